@@ -21,7 +21,7 @@ from tests.deploy.values import NO_AGENTS
 from tests.repository import CHART, REPOSITORY
 
 from accelscope.config.settings import environment_name, flag_name, key_name, settings_of
-from accelscope.deviceplugin.settings import OF_ONE_PLACE, PluginSettings
+from accelscope.deviceplugin.settings import EXCLUSIVE_SETTINGS, PluginSettings
 
 ON = {"enabled": True}
 KUBELET = {"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources"}
@@ -63,7 +63,7 @@ def test_plugin_understands_what_it_is_told(render: Render, vendor: str, tmp_pat
 def test_settings_are_those_of_the_values(render: Render, tmp_path: Path) -> None:
     objects = render(**FULL)
     settings = plugin_settings(objects, tmp_path / "config.yaml")
-    assert (settings.interval, settings.default_pe, settings.shares) == (5, "Single", 2)
+    assert (settings.interval, settings.division_settings["default_pe"], settings.shares) == (5, "Single", 2)
     assert (settings.resource_name, settings.endpoint_name) == ("furiosa.ai/warboy", "npu.sock")
     assert [(each.name, each.node) for each in settings.disabled_devices] == [("npu0", "node-1")]
     assert settings.exporter_port == 9411
@@ -238,7 +238,7 @@ def test_bad_values_are_refused_by_name(template: Template, plugin: dict[str, An
     assert complaint in done.stderr
 
 
-@pytest.mark.parametrize("name", OF_ONE_PLACE)
+@pytest.mark.parametrize("name", EXCLUSIVE_SETTINGS)
 def test_what_the_plugin_would_refuse_beside_its_file_is_refused_before(
     template: Template, name: str
 ) -> None:

@@ -157,4 +157,5 @@ def test_device_plugin_alone(tmp_path: Path) -> None:
     kinds = sorted(each["kind"] for each in objects)
     assert kinds == ["ConfigMap", "DaemonSet", "Namespace", "Service", "ServiceAccount"]
     settings = plugin_settings(objects, tmp_path / "config.yaml")
-    assert (settings.vendor, settings.default_pe, settings.exporter_port) == ("furiosa", "Fusion", 9401)
+    assert (settings.vendor, settings.exporter_port) == ("furiosa", 9401)
+    assert settings.division_settings["default_pe"] == "Fusion"

@@ -1,3 +1,3 @@
-from tests.deviceplugin.running_plugin import kubelet, make_node, plugin_folder, said, start_plugin
+from tests.deviceplugin.running_plugin import kubelet, logged, make_node, plugin_folder, start_plugin
 
-__all__ = ["kubelet", "make_node", "plugin_folder", "said", "start_plugin"]
+__all__ = ["kubelet", "logged", "make_node", "plugin_folder", "start_plugin"]

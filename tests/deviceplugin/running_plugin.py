@@ -10,7 +10,7 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet
 
 from accelscope.config.settings import settings_of as declared_settings
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.kubelet import Patience
+from accelscope.deviceplugin.kubelet import Timeouts
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
 from accelscope.simulate import SimulatedNode
 
@@ -64,7 +64,7 @@ class _Keep(logging.Handler):
 
 
 @pytest.fixture
-def said() -> Iterator[list[str]]:
+def logged() -> Iterator[list[str]]:
     """What plugins log; taken at the package's own logger, since a reload of settings replaces the root's
     handlers, which are put back here."""
     root, package, keep = logging.getLogger(), logging.getLogger("accelscope.deviceplugin"), _Keep()
@@ -79,12 +79,12 @@ def said() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def start_plugin(plugin_folder: Path, said: list[str]) -> Iterator[StartPlugin]:
+def start_plugin(plugin_folder: Path, logged: list[str]) -> Iterator[StartPlugin]:
     """`start_plugin(node, default_pe="Single")`: flags by the names of settings; `file` is --config-file."""
     started: list[Plugin] = []
 
     def start(
-        node: SimulatedNode, *, file: Path | None = None, patience: Patience | None = None, **flags: object
+        node: SimulatedNode, *, file: Path | None = None, timeouts: Timeouts | None = None, **flags: object
     ) -> Plugin:
         arguments: dict[str, object] = {
             **settings_of(node),
@@ -98,8 +98,8 @@ def start_plugin(plugin_folder: Path, said: list[str]) -> Iterator[StartPlugin]:
         else:
             arguments["config_file"] = str(file)
         loaded = load_settings({**arguments, **flags}, {})
-        quick = Patience(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5)
-        plugin = Plugin(loaded, {**arguments, **flags}, {}, patience=patience or quick)
+        quick = Timeouts(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5)
+        plugin = Plugin(loaded, {**arguments, **flags}, {}, timeouts=timeouts or quick)
         plugin.start()
         started.append(plugin)
         return plugin

@@ -1,7 +1,7 @@
-"""From looks at a driver to what a kubelet is told. A look is one letter a time:
+"""From checks of a driver to the health that the kubelet sees. Each letter is the result of one check:
 
-g good, w warning, u answers without a word about health, b the driver says it is bad, e it does not answer,
-x the driver as a whole does not, - the driver does not show it, a there is no driver, i a damaged answer."""
+g good, w warning, u no health value, b the driver reports it as bad, e the device does not answer, x the
+whole driver does not answer, - the driver does not list it, a there is no driver, i an incomplete answer."""
 
 import threading
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.deviceplugin.health import HealthLedger, HealthRule
-from accelscope.deviceplugin.watch import DriverWatch, Look
+from accelscope.deviceplugin.watch import CheckResult, DriverWatch
 from accelscope.model import Device, Health, HealthState, Reading, Vendor
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 
@@ -21,63 +21,63 @@ def device(state: str = "ok", name: str = "a") -> Device:
     return Device(vendor=Vendor("furiosa"), id=name, health=Health(HealthState(state)))
 
 
-def look(letter: str) -> Look:
+def result(letter: str) -> CheckResult:
     if letter in STATES:
-        return Look((device(STATES[letter]),))
+        return CheckResult((device(STATES[letter]),))
     return {
-        "e": Look(failed={"a": ReaderError("timeout", "no answer")}),
-        "x": Look(error=ReaderError("tool_missing", "no tool")),
-        "-": Look(),
-        "a": Look(error=DriverAbsent("not loaded")),
-        "i": Look(complete=False),
+        "e": CheckResult(failed={"a": ReaderError("timeout", "no answer")}),
+        "x": CheckResult(error=ReaderError("tool_missing", "no tool")),
+        "-": CheckResult(),
+        "a": CheckResult(error=DriverAbsent("not loaded")),
+        "i": CheckResult(complete=False),
     }[letter]
 
 
-def told(ledger: HealthLedger) -> str:
+def kubelet_view(ledger: HealthLedger) -> str:
     found = list(ledger.listed())
     return "." if not found else "H" if found[0].healthy else "U"
 
 
-def history(looks: str, rule: HealthRule | None = None) -> str:
-    """After each look: H healthy, U unhealthy, . not on the list."""
+def history(checks: str, rule: HealthRule | None = None) -> str:
+    """After each check: H healthy, U unhealthy, . not listed."""
     ledger = HealthLedger(rule or HealthRule(bad=3, good=2, unanswered=5))
     after = ""
-    for letter in looks:
-        ledger.take(look(letter))
-        after += told(ledger)
+    for letter in checks:
+        ledger.record(result(letter))
+        after += kubelet_view(ledger)
     return after
 
 
 @pytest.mark.parametrize(
-    ("looks", "expected"),
+    ("checks", "expected"),
     [
         pytest.param("g", "H", id="good from the start"),
         pytest.param("b", "U", id="bad from the start"),
-        pytest.param("u", "H", id="a driver that never tells is taken as it is"),
-        pytest.param("gbb", "HHH", id="two bad looks are none"),
-        pytest.param("gbbb", "HHHU", id="three are"),
+        pytest.param("u", "H", id="no health value counts as healthy"),
+        pytest.param("gbb", "HHH", id="two bad checks change nothing"),
+        pytest.param("gbbb", "HHHU", id="three bad checks do"),
         pytest.param("geee", "HHHU", id="not answering is bad too"),
-        pytest.param("gbebgg", "HHHUUH", id="of either kind, in a row"),
-        pytest.param("gbbgbbg", "HHHHHHH", id="not in a row"),
+        pytest.param("gbebgg", "HHHUUH", id="bad and unanswered add up"),
+        pytest.param("gbbgbbg", "HHHHHHH", id="a good check resets the count"),
         pytest.param("gbgbgbgb", "HHHHHHHH", id="a driver that flaps does not flap the kubelet"),
         pytest.param("gbbbgbggg", "HHHUUUUHH", id="good must be in a row as well"),
-        pytest.param("gwww", "HHHH", id="a warning is no reason to take it away"),
+        pytest.param("gwww", "HHHH", id="a warning stays healthy"),
         pytest.param("guuuuuuuu", "HHHHHHHHH", id="unknown keeps healthy"),
-        pytest.param("gbbbuuuuu", "HHHUUUUUU", id="unknown keeps what the driver called bad"),
-        pytest.param("geeeuu", "HHHUUH", id="answering again is enough where the driver never tells"),
-        pytest.param("geueueue", "HHHHHHHH", id="one that answers between is not lost"),
-        pytest.param("gbubub", "HHHHHU", id="unknown between bad ones hides none of them"),
-        pytest.param("gbxbxb", "HHHHHU", id="nor does a driver that cannot be asked"),
-        pytest.param("g-x-x-", "HHHHH.", id="nor of looks at which it was gone"),
-        pytest.param("ge-e-e", "HHHUUU", id="now gone, now not answering: never good"),
-        pytest.param("gb-", "HHH", id="of any kind: two are none"),
-        pytest.param("gbb-", "HHHU", id="of any kind: three are"),
+        pytest.param("gbbbuuuuu", "HHHUUUUUU", id="unknown keeps unhealthy"),
+        pytest.param("geeeuu", "HHHUUH", id="without health values an answer is enough"),
+        pytest.param("geueueue", "HHHHHHHH", id="an answer between resets the count"),
+        pytest.param("gbubub", "HHHHHU", id="unknown between bad checks does not reset the count"),
+        pytest.param("gbxbxb", "HHHHHU", id="nor does an unanswered check"),
+        pytest.param("g-x-x-", "HHHHH.", id="nor the count of checks without the device"),
+        pytest.param("ge-e-e", "HHHUUU", id="missing and unanswered add up"),
+        pytest.param("gb-", "HHH", id="two of any kind change nothing"),
+        pytest.param("gbb-", "HHHU", id="three of any kind do"),
         pytest.param("gbb---", "HHHUU.", id="bad, then gone"),
-        pytest.param("gxxxxbx", "HHHHHHU", id="one bad look vouches for nothing"),
-        pytest.param("gbbbgxgg", "HHHUUUUH", id="nor are good ones in a row around a driver that is silent"),
-        pytest.param("gxxxx", "HHHHH", id="a driver that cannot be asked leaves things as they were"),
-        pytest.param("gxxxxxgg", "HHHHHUUH", id="for so long"),
-        pytest.param("giiii", "HHHHH", id="a damaged answer says nothing about who is missing"),
+        pytest.param("gxxxxbx", "HHHHHHU", id="a bad check does not reset the unanswered ones"),
+        pytest.param("gbbbgxgg", "HHHUUUUH", id="an unanswered check interrupts good ones"),
+        pytest.param("gxxxx", "HHHHH", id="an unanswered check changes nothing"),
+        pytest.param("gxxxxxgg", "HHHHHUUH", id="for a limited time"),
+        pytest.param("giiii", "HHHHH", id="an incomplete answer changes nothing"),
         pytest.param("g--", "HHH", id="gone for a moment"),
         pytest.param("g---", "HHH.", id="gone"),
         pytest.param("gaaa", "HHH.", id="its driver unloaded"),
@@ -86,64 +86,64 @@ def history(looks: str, rule: HealthRule | None = None) -> str:
         pytest.param("x-", "..", id="never seen"),
     ],
 )
-def test_rule(looks: str, expected: str) -> None:
-    assert history(looks) == expected
+def test_health_after_each_check(checks: str, expected: str) -> None:
+    assert history(checks) == expected
 
 
-def test_each_fall_takes_longer_to_be_trusted_again() -> None:
+def test_each_failure_doubles_the_good_checks_that_are_needed() -> None:
     ledger = HealthLedger(HealthRule(bad=1, good=2))
-    ledger.take(look("g"))
+    ledger.record(result("g"))
     waits = []
     for _ in range(4):
-        ledger.take(look("b"))
+        ledger.record(result("b"))
         wait = 0
-        while told(ledger) == "U":
-            ledger.take(look("g"))
+        while kubelet_view(ledger) == "U":
+            ledger.record(result("g"))
             wait += 1
         waits.append(wait)
     assert waits == [2, 4, 8, 16]
 
 
-def test_a_driver_that_was_silent_is_trusted_no_sooner_than_others() -> None:
+def test_unanswered_checks_count_as_failures_for_that_too() -> None:
     rule = HealthRule(bad=3, good=2, unanswered=5)
-    looks = "g" * 20 + "xxxxx" + "gg" + "g" * 20 + "xxxxx" + "gggg"
+    checks = "g" * 20 + "xxxxx" + "gg" + "g" * 20 + "xxxxx" + "gggg"
     expected = "H" * 20 + "HHHHU" + "UH" + "H" * 20 + "HHHHU" + "UUUH"
-    assert history(looks, rule) == expected
+    assert history(checks, rule) == expected
 
 
-def test_falls_long_ago_are_forgiven() -> None:
+def test_old_failures_do_not_count() -> None:
     ledger = HealthLedger(HealthRule(bad=1, good=2))
     for letter in "gbggbgggg" + "g" * 300 + "bg":
-        ledger.take(look(letter))
-    assert told(ledger) == "U"
-    ledger.take(look("g"))
-    assert told(ledger) == "H"
+        ledger.record(result(letter))
+    assert kubelet_view(ledger) == "U"
+    ledger.record(result("g"))
+    assert kubelet_view(ledger) == "H"
 
 
-def test_unanswered_may_last_for_ever() -> None:
+def test_unanswered_checks_may_be_ignored_forever() -> None:
     assert history("g" + "x" * 500, HealthRule(unanswered=0)) == "H" * 501
 
 
 @given(st.text("gwubexai-", max_size=60))
-def test_the_kubelet_hears_less_than_happens(looks: str) -> None:
-    after = history(looks)
+def test_health_changes_only_after_several_checks(checks: str) -> None:
+    after = history(checks)
     for at in range(1, len(after)):
-        told_of = [letter for letter in looks[: at + 1] if letter not in "xi"]
+        answered = [letter for letter in checks[: at + 1] if letter not in "xi"]
         if after[at - 1] == "H" and after[at] != "H":
-            silent = sum(letter in "xi" for letter in looks[: at + 1])
-            assert set(told_of[-3:]) <= set("ube-a") or silent >= 5
+            silent = sum(letter in "xi" for letter in checks[: at + 1])
+            assert set(answered[-3:]) <= set("ube-a") or silent >= 5
         if after[at - 1] == "U" and after[at] == "H":
-            assert looks[at] in "gwu"
+            assert checks[at] in "gwu"
 
 
 @given(st.text("gwubexai-", max_size=20), st.text("bexai-", min_size=7, max_size=20))
-def test_what_is_never_good_does_not_stay_healthy(looks: str, never_good: str) -> None:
-    """At most two bad looks and four unanswered ones, in whatever order they come."""
-    assert history(looks + never_good)[-1] != "H"
+def test_a_device_that_is_never_good_does_not_stay_healthy(checks: str, never_good: str) -> None:
+    """At most two bad checks and four unanswered ones, in any order."""
+    assert history(checks + never_good)[-1] != "H"
 
 
 class Driver:
-    """A reader whose devices do as they are told: a Device, an error to raise, or an event to wait for."""
+    """A reader whose devices are a Device to return, an error to raise, or an event to wait for."""
 
     vendor = Vendor("furiosa")
 
@@ -174,29 +174,29 @@ def watch(driver: Driver, seconds: float = 30.0) -> DriverWatch:
     return DriverWatch(driver, survey_seconds=seconds, device_seconds=seconds)
 
 
-def test_one_that_fails_does_not_cost_the_others() -> None:
+def test_a_failing_device_does_not_affect_the_others() -> None:
     driver = Driver(k1=device(name="a"), k2=device(name="b"))
     watching = watch(driver)
-    assert {each.id for each in watching.look().devices} == {"a", "b"}
+    assert {each.id for each in watching.check().devices} == {"a", "b"}
     driver.devices["k2"] = DeviceLost("fell off the bus")
-    seen = watching.look()
+    seen = watching.check()
     assert ([d.id for d in seen.devices], list(seen.failed)) == (["a"], ["b"])
     driver.devices["k2"] = RuntimeError("a fault in the reader")
-    assert watching.look().failed["b"].reason == "internal"
+    assert watching.check().failed["b"].reason == "internal"
     assert {c.reason: c.count for c in watching.state.errors} == {"lost": 1, "internal": 1}
     assert (watching.state.up, watching.state.devices_seen, watching.state.devices_expected) == (True, 1, 2)
 
 
-def test_a_call_that_hangs_is_left_behind_and_not_made_again() -> None:
+def test_a_call_that_hangs_is_abandoned_and_not_repeated() -> None:
     hung = threading.Event()
     driver = Driver(k1=device(name="a"))
     watching = watch(driver)
-    watching.look()
+    watching.check()
     driver.devices["k1"] = hung
     watching._device_seconds = 0.1
     try:
-        assert watching.look().failed["a"].reason == "timeout"
-        assert "has not come back" in str(watching.look().failed["a"])
+        assert watching.check().failed["a"].reason == "timeout"
+        assert "has not returned" in str(watching.check().failed["a"])
         assert watching.state.abandoned_calls == 1
     finally:
         hung.set()
@@ -205,18 +205,18 @@ def test_a_call_that_hangs_is_left_behind_and_not_made_again() -> None:
 def test_a_name_that_moved_to_another_device_has_not_failed() -> None:
     driver = Driver(npu0=device(name="a"), npu1=device(name="b"))
     watching = watch(driver)
-    watching.look()
+    watching.check()
     driver.devices = {"npu0": device(name="b"), "npu1": ReaderError("gone", "gone")}
-    seen = watching.look()
+    seen = watching.check()
     assert ([d.id for d in seen.devices], dict(seen.failed)) == (["b"], {})
 
 
-def test_a_driver_that_cannot_be_asked() -> None:
+def test_a_driver_that_does_not_answer() -> None:
     driver = Driver(k1=device())
     driver.error = DriverAbsent("nothing here")
     watching = watch(driver)
-    assert isinstance(watching.look().error, DriverAbsent)
+    assert isinstance(watching.check().error, DriverAbsent)
     assert (watching.state.found, watching.state.errors) == (False, ())
     driver.error = ReaderError("tool_missing", "no tool")
-    assert str(watching.look().error) == "no tool"
+    assert str(watching.check().error) == "no tool"
     assert (watching.state.found, watching.state.up) == (True, False)

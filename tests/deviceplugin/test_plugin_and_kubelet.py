@@ -1,4 +1,4 @@
-"""A plugin on a simulated node, and a kubelet: what is offered, what containers get, and what restarts do."""
+"""A plugin on a simulated node with a fake kubelet: offers, allocations, health, restarts and reloads."""
 
 import http.client
 import socket
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.kubelet import Patience
+from accelscope.deviceplugin.kubelet import Timeouts
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
@@ -114,10 +114,10 @@ def test_single_cores(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: S
         assert all(mount.container_path.startswith("/npu/sys/") for mount in answer.mounts)
 
 
-def test_devices_are_named_in_their_own_order_whatever_the_kubelets_is(
+def test_devices_keep_their_order_whatever_the_order_of_the_request(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
-    """A kubelet sends ids as they come out of a set."""
+    """A kubelet sends ids in random order."""
     node = make_node(WARBOYS)
     start_plugin(node, default_pe="single")
     kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
@@ -165,7 +165,7 @@ def test_partitions_of_rngd(
     assert "devices/virtual/rngd_mgmt/rngd!npu0mgmt" in answer.mounts[1].container_path
 
 
-def test_partitions_are_of_rngd_also_under_a_name_of_ones_own(
+def test_only_rngd_is_partitioned_under_a_custom_resource(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(BOTH)
@@ -175,7 +175,7 @@ def test_partitions_are_of_rngd_also_under_a_name_of_ones_own(
     assert kubelet.ids("example.com/core") == [f"{rngd}_cores_{core}" for core in range(8)]
 
 
-def test_a_whole_rngd_has_the_fewest_names(
+def test_a_whole_rngd_is_named_by_its_largest_fusions(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(BOTH)
@@ -233,7 +233,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("name", "vendor", "resource"), OTHERS)
-def test_attribution_knows_every_id(
+def test_attribution_resolves_every_id(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
@@ -273,7 +273,7 @@ def test_amd_containers(make_node: MakeNode, kubelet: FakeKubelet, start_plugin:
     ("name", "vendor", "missing"),
     [("amd-radeon", "amd", "kfd"), ("ascend-310p", "ascend", "hisi_hdc"), (WARBOYS, "furiosa", "npu0pe0*")],
 )
-def test_a_device_without_its_files_is_not_given(
+def test_a_device_without_its_files_is_not_allocated(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
@@ -334,7 +334,7 @@ def test_nvidia_containers(
     )
 
 
-def test_an_unknown_id_is_refused(
+def test_an_unknown_id_is_rejected(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     plugin = start_plugin(make_node(WARBOYS))
@@ -349,7 +349,7 @@ def test_an_unknown_id_is_refused(
     assert metric(plugin, "accelscope_device_plugin_allocation_errors_total", reason="unknown_id") == 3
 
 
-def test_garbage_costs_its_caller_only(
+def test_a_malformed_request_affects_only_its_caller(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, plugin_folder: Path
 ) -> None:
     start_plugin(make_node(WARBOYS))
@@ -368,11 +368,11 @@ def test_garbage_costs_its_caller_only(
         assert client.allocate([kubelet.ids(NPU)[0]])
 
 
-def test_names_are_looked_up_when_a_container_gets_them(
+def test_device_names_are_looked_up_at_allocation(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
-    start_plugin(node, interval="3600")  # what the plugin saw first is all that it ever sees by itself
+    start_plugin(node, interval="3600")  # only the first check runs
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
     first, second = uuids(node)
     node.set_faults([Fault(kind=FaultKind.VANISHED, device=0)])  # npu1 moves up
@@ -384,7 +384,7 @@ def test_names_are_looked_up_when_a_container_gets_them(
     assert first in caught.value.details()
 
 
-def test_unhealthy_and_well_again(
+def test_a_device_becomes_unhealthy_and_healthy_again(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
@@ -402,7 +402,7 @@ def test_unhealthy_and_well_again(
     kubelet.wait_for(NPU, lambda h: len(h) == 2, "the first card back")
 
 
-def test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others(
+def test_a_card_that_hangs_is_unhealthy_and_does_not_delay_the_others(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
@@ -415,7 +415,7 @@ def test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others(
     kubelet.wait_for(NPU, lambda h: set(h.values()) == {"Healthy"}, "both healthy")
 
 
-def test_disabled_is_not_unhealthy(
+def test_a_disabled_device_is_not_unhealthy(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
@@ -431,8 +431,8 @@ def attribute(node: SimulatedNode, card: int, name: str) -> Path:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\x01\x02 garbage", "garbage"])
-def test_a_card_whose_uuid_cannot_be_read_is_not_a_second_card(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str], text: str
+def test_a_card_with_an_unreadable_uuid_is_not_listed_twice(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str], text: str
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
@@ -441,16 +441,16 @@ def test_a_card_whose_uuid_cannot_be_read_is_not_a_second_card(
     files = [attribute(node, card, "device_uuid") for card in (0, 1)]
     for file in files:
         put(file, text)
-    kubelet.wait_for(NPU, lambda health: health != {first: "Healthy"}, "an effect, after three looks")
+    kubelet.wait_for(NPU, lambda health: health != {first: "Healthy"}, "an effect, after three checks")
     assert kubelet.health(NPU) == {first: "Unhealthy"}
-    assert any("unhealthy" in line and "uuid cannot be read" in line for line in said)
+    assert any("unhealthy" in line and "uuid cannot be read" in line for line in logged)
     for file, uuid in zip(files, (first, second), strict=True):
         put(file, f"{uuid}\n")
     kubelet.wait_for(NPU, lambda health: health == {first: "Healthy"}, "as before")
-    assert sum("offered" in line for line in said) == 1  # at the start, and nothing since
+    assert sum("offered" in line for line in logged) == 1  # at the start, and nothing since
 
 
-def test_a_card_is_given_by_its_place_only_while_no_other_is_there(
+def test_a_card_is_allocated_by_its_pci_address_only_while_no_other_card_is_there(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
@@ -465,8 +465,8 @@ def test_a_card_is_given_by_its_place_only_while_no_other_is_there(
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_device_files_that_are_away_for_a_moment(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_missing_device_files_make_a_card_unhealthy_until_they_are_back(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
@@ -477,12 +477,12 @@ def test_device_files_that_are_away_for_a_moment(
     for file in (node.folder / "dev").glob("npu1*"):
         file.rename(away / file.name)
     kubelet.wait_for(NPU, lambda h: h == {first: "Healthy", second: "Unhealthy"}, "the second card unhealthy")
-    assert any("unhealthy" in line and "device files are not there" in line for line in said)
+    assert any("unhealthy" in line and "device files are missing" in line for line in logged)
     assert metric(plugin, "accelscope_device_plugin_devices", state="withheld") == 0
     for file in away.iterdir():
         file.rename(node.folder / "dev" / file.name)
     kubelet.wait_for(NPU, lambda h: h == dict.fromkeys((first, second), "Healthy"), "both healthy again")
-    assert not any("no longer offered" in line or "not offered" in line for line in said)
+    assert not any("no longer offered" in line or "not offered" in line for line in logged)
 
 
 @pytest.mark.parametrize(
@@ -494,11 +494,11 @@ def test_device_files_that_are_away_for_a_moment(
         ("ascend-310p", "ascend", "hisi_hdc"),
     ],
 )
-def test_device_files_that_are_gone_are_noticed_before_a_container_needs_them(
+def test_missing_device_files_are_noticed_before_an_allocation(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
-    said: list[str],
+    logged: list[str],
     name: str,
     vendor: str,
     file: str,
@@ -510,13 +510,13 @@ def test_device_files_that_are_gone_are_noticed_before_a_container_needs_them(
     gone = sorted((node.folder / "dev").glob(file))[0]
     gone.unlink()
     kubelet.wait_for(resource, lambda health: "Unhealthy" in health.values(), "one that is unhealthy")
-    assert any("unhealthy" in line and "device files are not there" in line for line in said)
+    assert any("unhealthy" in line and "device files are missing" in line for line in logged)
     gone.touch()
     kubelet.wait_for(resource, lambda health: set(health.values()) == {"Healthy"}, "all healthy again")
 
 
 def test_cards_that_share_a_cdi_name_are_withheld(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(
         "node: b\nfuriosa:\n  devices: [{model: warboy}, {model: rngd}, {model: rngd}]\n"
@@ -524,18 +524,18 @@ def test_cards_that_share_a_cdi_name_are_withheld(
     plugin = start_plugin(node, cdi="true")
     kubelet.wait_for(NPU, lambda health: list(health) == [uuids(node)[2]], "the card whose name is its own")
     assert metric(plugin, "accelscope_device_plugin_devices", state="withheld") == 2
-    lines = [line for line in said if "furiosa.ai/npu=npu0" in line]
+    lines = [line for line in logged if "furiosa.ai/npu=npu0" in line]
     assert len(lines) == 2  # one for each of them
-    assert all("leave --cdi out" in line for line in lines)
+    assert all("remove --cdi" in line for line in lines)
 
 
-def test_a_driver_that_is_there_and_cannot_be_read_is_not_ready(
+def test_the_plugin_is_not_ready_while_the_driver_cannot_be_read(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
 ) -> None:
     node = make_node("ascend-310p")
     tool = script(tmp_path / "npu-smi", "exit 7")
     plugin = start_plugin(node, vendor="ascend", npu_smi_path=str(tool))
-    wait_until(lambda: "npu-smi" in get(plugin, "/readyz")[1], "readiness that says why not")
+    wait_until(lambda: "npu-smi" in get(plugin, "/readyz")[1], "readiness with the reason")
     status, text = get(plugin, "/readyz")
     assert (status, text.startswith("ascend: ")) == (503, True)
     assert get(plugin, "/healthz")[0] == 200
@@ -546,13 +546,13 @@ def test_a_driver_that_is_there_and_cannot_be_read_is_not_ready(
     wait_until(lambda: get(plugin, "/readyz")[0] == 200, "ready")
 
 
-def test_disabled_names_that_fit_nothing_here_are_said_once_for_each_file(
+def test_unmatched_disabled_names_are_logged_once_for_each_file(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     node = make_node(WARBOYS)
     file = tmp_path / "config.yaml"
@@ -564,22 +564,22 @@ def test_disabled_names_that_fit_nothing_here_are_said_once_for_each_file(
     plugin = start_plugin(node, file=file)
 
     def lines() -> list[str]:
-        return [line for line in said if line.startswith("disabledDevices")]
+        return [line for line in logged if line.startswith("disabledDevices")]
 
-    wait_until(lines, "said")
+    wait_until(lines, "logged")
     put(file, rest + "shares: 2\ndisabledDevices: [npu0, nobody]\n")
     kubelet.wait_for(NPU, lambda health: f"{uuids(node)[1]}::1" in health, "shares")
-    wait_until(lambda: len(lines()) == 2, "said again")
+    wait_until(lambda: len(lines()) == 2, "logged again")
     put(file, rest + "shares: 3\ndisabledDevices: [npu0]\n")
     kubelet.wait_for(NPU, lambda health: f"{uuids(node)[1]}::2" in health, "three shares")
     assert lines() == [
-        "disabledDevices: nothing on this node fits npu7pe1, NPU9",
-        "disabledDevices: nothing on this node fits nobody",
+        "disabledDevices: nothing on this node matches npu7pe1, NPU9",
+        "disabledDevices: nothing on this node matches nobody",
     ]
     assert metric(plugin, "accelscope_device_plugin_devices", state="disabled") == 1
 
 
-def test_a_kubelet_that_restarts(
+def test_the_plugin_registers_again_when_the_kubelet_restarts(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     plugin = start_plugin(make_node(WARBOYS))
@@ -592,10 +592,10 @@ def test_a_kubelet_that_restarts(
         assert client.allocate([kubelet.ids(NPU)[0]])
 
 
-def test_a_folder_that_was_emptied(
+def test_the_plugin_registers_again_when_its_socket_was_removed(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
-    """By hand: the kubelet lives on, and its own socket stays."""
+    """By hand: the kubelet keeps running, and its own socket stays."""
     start_plugin(make_node(WARBOYS))
     kubelet.wait_for(NPU, len, "cards")
     (kubelet.folder / "furiosa-npu.sock").unlink()
@@ -603,7 +603,7 @@ def test_a_folder_that_was_emptied(
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "two cards")
 
 
-def test_a_kubelet_that_dropped_the_plugin(
+def test_the_plugin_registers_again_when_the_kubelet_closes_its_stream(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     start_plugin(make_node(WARBOYS))
@@ -613,11 +613,11 @@ def test_a_kubelet_that_dropped_the_plugin(
     kubelet.wait_for(NPU, len, "cards")
 
 
-def test_a_kubelet_that_comes_late(
-    make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, said: list[str]
+def test_a_plugin_registers_with_a_kubelet_that_starts_later(
+    make_node: MakeNode, plugin_folder: Path, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
-    plugin = start_plugin(make_node(WARBOYS), patience=Patience(first_answer=0.1))
-    wait_until(lambda: "waiting for the kubelet" in get(plugin, "/readyz")[1], "readiness that says why not")
+    plugin = start_plugin(make_node(WARBOYS), timeouts=Timeouts(first_answer=0.1))
+    wait_until(lambda: "waiting for the kubelet" in get(plugin, "/readyz")[1], "readiness with the reason")
     assert get(plugin, "/readyz")[0] == 503
     assert get(plugin, "/healthz")[0] == 200
     kubelet = FakeKubelet(plugin_folder)
@@ -626,10 +626,12 @@ def test_a_kubelet_that_comes_late(
         kubelet.wait_for(NPU, len, "cards")
     finally:
         kubelet.stop()
-    assert sum("waiting for the kubelet" in line for line in said) <= 2  # before and after
+    assert sum("waiting for the kubelet" in line for line in logged) <= 2  # before and after
 
 
-def test_a_plugin_that_restarts(make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin) -> None:
+def test_a_restarted_plugin_registers_again(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
+) -> None:
     node = make_node(WARBOYS)
     start_plugin(node).stop()
     start_plugin(node)
@@ -637,7 +639,7 @@ def test_a_plugin_that_restarts(make_node: MakeNode, kubelet: FakeKubelet, start
     assert (kubelet.folder / "furiosa-npu.sock").is_socket()
 
 
-def test_a_socket_that_was_left_over(
+def test_a_stale_socket_is_replaced(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
@@ -646,23 +648,23 @@ def test_a_socket_that_was_left_over(
     kubelet.wait_for(NPU, len, "cards")
 
 
-def test_two_plugins_on_one_socket(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_second_plugin_on_the_same_socket_does_not_start(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(WARBOYS)
     first = start_plugin(node)
     kubelet.wait_for(NPU, len, "cards")
     second = start_plugin(node, resource_name="example.com/other")
-    wait_until(lambda: "another plugin answers" in get(second, "/readyz")[1], "the second plugin refused")
+    wait_until(lambda: "another plugin listens" in get(second, "/readyz")[1], "the second plugin refused")
     assert metric(second, "accelscope_device_plugin_registered") == 0
     assert {each.resource_name for each in kubelet.registrations} == {NPU}
     assert get(first, "/readyz")[0] == 200
     first.stop()
     kubelet.wait_for("example.com/other", len, "the second plugin, once the first has gone")
-    assert sum("another plugin answers" in line for line in said) == 1
+    assert sum("another plugin listens" in line for line in logged) == 1
 
 
-def test_a_socket_that_another_took_is_left_to_it(
+def test_a_socket_of_another_plugin_is_not_removed(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     plugin = start_plugin(make_node(WARBOYS))
@@ -674,13 +676,13 @@ def test_a_socket_that_another_took_is_left_to_it(
         other.listen()
         inode = aside.stat().st_ino
         aside.replace(path)
-        wait_until(lambda: "another plugin answers" in get(plugin, "/readyz")[1], "a refusal")
+        wait_until(lambda: "another plugin listens" in get(plugin, "/readyz")[1], "a refusal")
         assert path.stat().st_ino == inode
     kubelet.wait_for(NPU, len, "cards, once the other has gone")
     assert sorted(each.name for each in kubelet.folder.iterdir()) == ["furiosa-npu.sock", "kubelet.sock"]
 
 
-def test_a_file_in_the_place_of_the_socket_is_left_alone(
+def test_a_file_at_the_path_of_the_socket_is_not_removed(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     mine = kubelet.folder / "furiosa-npu.sock"
@@ -690,8 +692,8 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(
     assert mine.read_text() == "mine"
 
 
-def test_a_resource_that_another_plugin_serves(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_resource_of_another_plugin_is_not_registered(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     kubelet.foreign[NPU] = ["theirs"]
     plugin = start_plugin(make_node(WARBOYS))
@@ -700,26 +702,26 @@ def test_a_resource_that_another_plugin_serves(
     assert kubelet.registrations == []
     kubelet.foreign.clear()
     kubelet.wait_for(NPU, len, "cards, once the other has gone")
-    assert sum("another plugin serves" in line for line in said) == 1
+    assert sum("another plugin serves" in line for line in logged) == 1
 
 
-def test_a_kubelet_of_another_version(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_kubelet_of_another_version_is_reported(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     kubelet.refusal = 'requested API version "v1beta1" is not supported by kubelet. Supported versions: [v2]'
     plugin = start_plugin(make_node(WARBOYS))
-    wait_until(lambda: "does not take device plugins of version v1beta1" in get(plugin, "/readyz")[1], "why")
+    wait_until(lambda: "does not support device plugins of v1beta1" in get(plugin, "/readyz")[1], "why")
     assert metric(plugin, "accelscope_device_plugin_registration_errors_total", reason="version") == 1
     kubelet.refusal = None
     kubelet.wait_for(NPU, len, "cards, once the kubelet takes it")
-    assert sum("of version v1beta1" in line for line in said) == 1
+    assert sum("device plugins of v1beta1" in line for line in logged) == 1
 
 
-def test_a_kubelet_without_pod_resources_is_no_hindrance(
+def test_a_plugin_works_without_the_pod_resources_socket(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, tmp_path: Path
 ) -> None:
     start_plugin(
-        make_node(WARBOYS), pod_resources_socket=str(tmp_path / "none"), patience=Patience(first_answer=0.1)
+        make_node(WARBOYS), pod_resources_socket=str(tmp_path / "none"), timeouts=Timeouts(first_answer=0.1)
     )
     kubelet.wait_for(NPU, len, "cards")
 
@@ -734,10 +736,10 @@ def test_a_node_without_devices_registers_nothing_and_is_ready(
     assert metric(plugin, "accelscope_reader_found", vendor="furiosa") == 0
 
 
-def test_too_many_listeners_do_not_starve_calls(
+def test_too_many_streams_do_not_block_other_calls(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
-    start_plugin(make_node(WARBOYS), patience=Patience(stream=30.0))
+    start_plugin(make_node(WARBOYS), timeouts=Timeouts(stream=30.0))
     kubelet.wait_for(NPU, len, "cards")
     with kubelet.client(NPU) as client:
         streams = [client.listen() for _ in range(20)]
@@ -767,7 +769,7 @@ def test_a_changed_file_takes_effect(
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
@@ -789,24 +791,24 @@ def test_a_changed_file_takes_effect(
     edit(2, f"interval: 0.2\ndefaultPe: Single\npluginDir: {plugin_folder}\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 4, "four cores")
     edit(3, "interval: soon\n")
-    wait_until(lambda: any("old settings stay" in line for line in said), "a refusal")
+    wait_until(lambda: any("old settings stay" in line for line in logged), "a refusal")
     assert len(kubelet.health(NPU)) == 4
     edit(4, f"pluginDir: {plugin_folder}\nsocketName: other\nresourceName: example.com/npu\nshares: 2\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 4 and f"{first}::0" in health, "shares")
-    wait_until(lambda: any("need a restart: socketName, resourceName" in m for m in said), "said")
+    wait_until(lambda: any("need a restart: socketName, resourceName" in m for m in logged), "logged")
     assert {r.resource_name for r in kubelet.registrations} == {NPU}
-    assert any("was taken up" in line for line in said)
+    assert any("was taken up" in line for line in logged)
     assert metric(plugin, "accelscope_device_plugin_config_reloads_total", result="rejected") == 1
     assert f"{second}::1" in kubelet.health(NPU)
 
 
-def test_a_partition_that_is_another_resource_waits_for_a_restart(
+def test_a_partition_with_another_resource_waits_for_a_restart(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     node = make_node(RNGD)
     file = tmp_path / "config.yaml"
@@ -815,7 +817,7 @@ def test_a_partition_that_is_another_resource_waits_for_a_restart(
     kubelet.wait_for(NPU, lambda health: len(health) == 1, "a card")
     put(file, f"interval: 0.1\npluginDir: {plugin_folder}\npartition: dual-core\nshares: 2\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "shares of the whole card")
-    wait_until(lambda: any("need a restart: partition" in line for line in said), "said")
+    wait_until(lambda: any("need a restart: partition" in line for line in logged), "logged")
 
 
 def test_a_new_interval_takes_effect_at_once(
@@ -831,13 +833,13 @@ def test_a_new_interval_takes_effect_at_once(
     kubelet.wait_for(NPU, lambda health: "Unhealthy" in health.values(), "the second card unhealthy")
 
 
-def test_what_needs_a_restart_is_said_once_and_taken_back_once(
+def test_settings_that_need_a_restart_are_logged_once(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     plugin_folder: Path,
     tmp_path: Path,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     file = tmp_path / "config.yaml"
     before = f"interval: 0.1\npluginDir: {plugin_folder}\n"
@@ -846,9 +848,9 @@ def test_what_needs_a_restart_is_said_once_and_taken_back_once(
     kubelet.wait_for(NPU, len, "a card")
 
     def edit(text: str) -> list[str]:
-        """What is said about restarts, and about other resources."""
+        """What is logged about restarts, and about other resources."""
         done = metric(plugin, "accelscope_device_plugin_config_reloads_total", result="applied") or 0
-        start = len(said)
+        start = len(logged)
         put(file, before + text)
         wait_until(
             lambda: (
@@ -856,9 +858,9 @@ def test_what_needs_a_restart_is_said_once_and_taken_back_once(
             ),
             "the file taken up",
         )
-        return [line for line in said[start:] if "restart" in line or "would be" in line]
+        return [line for line in logged[start:] if "restart" in line or "would be" in line]
 
-    other = "with the new settings this would be furiosa.ai/rngd-2core.12gb, not beta.furiosa.ai/npu"
+    other = "with the new settings the resource would be furiosa.ai/rngd-2core.12gb, not beta.furiosa.ai/npu"
     assert edit("socketName: x\npartition: dual-core\n") == [
         other,
         "settings that need a restart: socketName, partition",

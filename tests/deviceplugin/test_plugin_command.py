@@ -30,7 +30,7 @@ def command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_help_teaches() -> None:
+def test_help_lists_options_and_an_example() -> None:
     text = re.sub(r"\s+", " ", command("--help", COLUMNS="200").stdout)
     for words in (
         "beta.furiosa.ai/npu: 1",
@@ -64,11 +64,11 @@ def test_bad_options_files_and_folders_end_the_command(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_ends_the_command() -> None:
-    """/proc takes no file, not even root's."""
+    """Not even root can create a file in /proc."""
     done = command("--plugin-dir", "/proc", "--exporter-port", "0")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert "/proc is no folder to write in: give the kubelet's with --plugin-dir" in line
+    assert "no file can be created in /proc: set --plugin-dir to the kubelet's folder" in line
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_folder_that_cannot_be_written_ends_the_command() -> None:
         (errno.ENOSPC, "cannot be written to (No space left on device)"),
     ],
 )
-def test_what_to_do_about_a_folder_depends_on_what_is_wrong_with_it(
+def test_the_error_about_a_folder_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
 ) -> None:
     def refuse(_: Path) -> None:
@@ -92,7 +92,7 @@ def test_what_to_do_about_a_folder_depends_on_what_is_wrong_with_it(
     assert ("run as root" in str(caught.value)) == (number != errno.ENOSPC)
 
 
-def test_without_the_extra_it_says_which() -> None:
+def test_without_the_extra_the_error_names_it() -> None:
     """An interpreter that finds no grpcio, as a bare install has none."""
     script = (
         "import sys; sys.modules['grpc'] = None\n"
@@ -116,10 +116,10 @@ def test_settings_and_help_need_no_extra() -> None:
 
 
 @pytest.mark.parametrize("reached", ["the process", "a thread"])
-def test_the_command_serves_until_it_is_told_to_end(
+def test_the_command_serves_until_a_signal_ends_it(
     kubelet: FakeKubelet, tmp_path: Path, reached: str
 ) -> None:
-    """Whichever of its threads the signal reaches."""
+    """Whichever thread receives the signal."""
     (tmp_path / "sys/class/npu_mgmt/npu0_mgmt").mkdir(parents=True)
     for name, text in {"device_uuid": "U0", "alive": "1", "busname": "0000:01:00.0"}.items():
         (tmp_path / "sys/class/npu_mgmt/npu0_mgmt" / name).write_text(f"{text}\n")
@@ -142,11 +142,11 @@ def test_the_command_serves_until_it_is_told_to_end(
             process.send_signal(signal.SIGTERM)
         else:
             signal_another_thread(process.pid, signal.SIGTERM)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        _, logged = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 0
-    assert "registered beta.furiosa.ai/npu" in said
-    assert "Traceback" not in said
+    assert "registered beta.furiosa.ai/npu" in logged
+    assert "Traceback" not in logged
     assert not (kubelet.folder / "furiosa-npu.sock").exists()

@@ -35,7 +35,7 @@ FIELDS = {
 }
 
 
-def test_they_are_what_the_proto_gives() -> None:
+def test_messages_match_the_proto_file() -> None:
     done = subprocess.run(
         [sys.executable, REPOSITORY / "scripts/protobuf", "--check"],
         capture_output=True,

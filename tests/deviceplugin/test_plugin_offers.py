@@ -1,4 +1,4 @@
-"""What is offered of the cards: those that are disabled are not, and no two have one id."""
+"""Offers: disabled devices are left out, and no two devices share an id."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ import pytest
 
 from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
 from accelscope.deviceplugin.health import DeviceHealth
-from accelscope.deviceplugin.offers import Policy, make_offers
-from accelscope.deviceplugin.settings import Disabled, DisabledDevice
-from accelscope.deviceplugin.vendor import Roots, open_vendor
+from accelscope.deviceplugin.offers import DisabledFilter, Policy, make_offers
+from accelscope.deviceplugin.settings import DisabledDevice
+from accelscope.deviceplugin.vendor import Division, Roots, core_name_parser, open_vendor
 from accelscope.model import Device, Partition, Vendor
 
 
@@ -29,7 +29,8 @@ def offered(tmp_path: Path, cores: int, *disabled: DisabledDevice, uuid: str | N
     for name in ("npu0", "npu0pe0", "npu0pe1", "npu0pe0-1", "npu1", "npu1pe0", "npu1pe1", "npu1pe0-1", "tty"):
         (tmp_path / name).touch()
     part = open_vendor(Vendor("furiosa"), Roots(dev=tmp_path))
-    policy = Policy("beta.furiosa.ai/npu", Disabled(disabled, "here"), cores)
+    filtered = DisabledFilter(disabled, "here", core_name_parser(Vendor("furiosa")))
+    policy = Policy("beta.furiosa.ai/npu", filtered, Division(cores))
     cards = [DeviceHealth(card(index, uuid or f"U{index}"), healthy=True) for index in (0, 1, 2)]
     made = make_offers(cards, part, policy, tmp_path)
     assert len(made.withheld) == 1  # the third card has no device files
@@ -49,7 +50,7 @@ def offered(tmp_path: Path, cores: int, *disabled: DisabledDevice, uuid: str | N
         (["npu9", ""], ["U0", "U1"], ["U0_cores_0", "U0_cores_1", "U1_cores_0", "U1_cores_1"]),
     ],
 )
-def test_what_is_disabled_is_not_offered(
+def test_disabled_devices_and_cores_are_not_offered(
     tmp_path: Path, disabled: list[str], whole: list[str], single: list[str]
 ) -> None:
     names = [DisabledDevice(name) for name in disabled]
@@ -57,11 +58,11 @@ def test_what_is_disabled_is_not_offered(
     assert offered(tmp_path, 1, *names) == single
 
 
-def test_what_is_disabled_elsewhere_is_offered_here(tmp_path: Path) -> None:
+def test_a_device_disabled_on_another_node_is_offered_here(tmp_path: Path) -> None:
     assert offered(tmp_path, 0, DisabledDevice("npu0", "there"), DisabledDevice("npu1", "here")) == ["U0"]
 
 
-def test_cards_with_one_uuid_are_told_apart_by_their_place(tmp_path: Path) -> None:
+def test_cards_with_the_same_uuid_are_offered_by_their_pci_address(tmp_path: Path) -> None:
     assert offered(tmp_path, 0, uuid="U") == ["0000:00:00.0", "0000:01:00.0"]
 
 
@@ -89,15 +90,17 @@ def test_the_id_of_an_amd_gpu(tmp_path: Path, uuid: str | None, partitions: int,
     assert [each.id for each in part.units(gpu(uuid, partitions), "amd.com/gpu", 0)] == [unit]
 
 
-def test_attribution_takes_an_amd_gpu_that_is_cut_for_all_of_it(tmp_path: Path) -> None:
-    cut = gpu("0x9d2f7a1c0b3e4455", 8)
-    [unit] = open_vendor(Vendor("amd"), Roots(dev=tmp_path)).units(cut, "amd.com/gpu", 0)
-    assert resolve(unit.id, "amd.com/gpu", DeviceIndex([cut])) == Resolved(cut.id, partition=None)
+def test_attribution_resolves_a_partitioned_amd_gpu_to_the_whole_gpu(tmp_path: Path) -> None:
+    partitioned = gpu("0x9d2f7a1c0b3e4455", 8)
+    [unit] = open_vendor(Vendor("amd"), Roots(dev=tmp_path)).units(partitioned, "amd.com/gpu", 0)
+    assert resolve(unit.id, "amd.com/gpu", DeviceIndex([partitioned])) == Resolved(
+        partitioned.id, partition=None
+    )
 
 
-def test_the_id_of_an_amd_gpu_that_is_cut_stays_while_its_partitions_are_not_told(tmp_path: Path) -> None:
-    """A second id would be a second GPU to the kubelet, free to be given away."""
+def test_the_id_of_a_partitioned_amd_gpu_stays_while_its_partitions_are_not_reported(tmp_path: Path) -> None:
+    """A second id would be a second, free GPU to the kubelet."""
     part = open_vendor(Vendor("amd"), Roots(dev=tmp_path))
-    cut, asleep = gpu("0x9d2f7a1c0b3e4455", 8), gpu("0x9d2f7a1c0b3e4455", 0)
-    units = [part.units(each, "amd.com/gpu", 0) for each in (cut, asleep)]
+    partitioned, asleep = gpu("0x9d2f7a1c0b3e4455", 8), gpu("0x9d2f7a1c0b3e4455", 0)
+    units = [part.units(each, "amd.com/gpu", 0) for each in (partitioned, asleep)]
     assert units[0] == units[1]

@@ -1,4 +1,4 @@
-"""The plugin's options: names, defaults, what excludes what, and one-line errors."""
+"""Settings of the device plugin: names, defaults, conflicts, and errors of one line."""
 
 from pathlib import Path
 
@@ -12,16 +12,24 @@ def loaded(**flags: object) -> PluginSettings:
     return load_settings(flags, {}).settings
 
 
-def test_defaults_are_those_that_people_know() -> None:
+def test_defaults() -> None:
     settings = loaded()
-    assert (settings.default_pe, settings.interval, settings.disabled_devices) == ("Fusion", 10, ())
+    assert (settings.division_settings["default_pe"], settings.interval, settings.disabled_devices) == (
+        "Fusion",
+        10,
+        (),
+    )
     assert settings.plugin_dir == "/var/lib/kubelet/device-plugins"
     assert settings.endpoint_name == "furiosa-npu.sock"
-    assert (settings.vendor, settings.shares, settings.partition) == ("furiosa", 1, "none")
+    assert (settings.vendor, settings.shares, settings.division_settings["partition"]) == (
+        "furiosa",
+        1,
+        "none",
+    )
     assert settings.exporter_port == 9401
 
 
-def test_the_file_has_the_keys_that_people_know(tmp_path: Path) -> None:
+def test_keys_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "interval: 30\ndefaultPe: Single\npluginDir: /run/plugins\nsocketName: npus\n"
@@ -29,7 +37,7 @@ def test_the_file_has_the_keys_that_people_know(tmp_path: Path) -> None:
         "disabledDevices:\n- {devName: npu0, nodeName: a}\n- devName: npu1pe0\n- npu3\n"
     )
     settings = load_settings({"config_file": str(file)}, {}).settings
-    assert (settings.interval, settings.default_pe, settings.shares) == (30, "Single", 2)
+    assert (settings.interval, settings.division_settings["default_pe"], settings.shares) == (30, "Single", 2)
     assert (settings.plugin_dir, settings.endpoint_name) == ("/run/plugins", "npus.sock")
     assert settings.resource_name == "alpha.furiosa.ai/npu"
     assert settings.disabled_devices == (
@@ -54,7 +62,7 @@ EXCLUDED = [
 
 @pytest.mark.parametrize(("name", "value"), EXCLUDED)
 @pytest.mark.parametrize("place", ["flag", "environment"])
-def test_what_the_file_is_for_cannot_be_given_beside_it(
+def test_settings_of_the_file_are_rejected_as_flags_or_variables(
     tmp_path: Path, name: str, value: object, place: str
 ) -> None:
     file = tmp_path / "config.yaml"
@@ -68,10 +76,10 @@ def test_what_the_file_is_for_cannot_be_given_beside_it(
     with pytest.raises(ConfigError) as caught:
         load_settings(given, environ)
     spelling = f"--{name.replace('_', '-')}" if place == "flag" else name.upper()
-    assert str(caught.value).startswith(f"{spelling} cannot be given beside --config-file")
+    assert str(caught.value).startswith(f"{spelling} cannot be combined with --config-file")
 
 
-def test_port_log_level_and_roots_may(tmp_path: Path) -> None:
+def test_port_log_level_and_roots_may_be_flags_beside_a_file(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("interval: 5\n")
     flags = {"exporter_port": "1", "log_level": "debug", "dev_root": "/d", "container_sys_root": "/s"}
@@ -94,9 +102,9 @@ def test_port_log_level_and_roots_may(tmp_path: Path) -> None:
         ({"resource_name": "a.b/c/d"}, "--resource-name"),
         ({"resource_name": "a.b/-c"}, "--resource-name"),
         ({"resource_name": "a.b/" + "c" * 64}, "--resource-name"),
-        ({"resource_name": "kubernetes.io/npu"}, "kubernetes.io is for Kubernetes' own"),
-        ({"resource_name": "x.kubernetes.io/npu"}, "kubernetes.io is for Kubernetes' own"),
-        ({"resource_name": "requests.x/y"}, "requests. is how quotas begin"),
+        ({"resource_name": "kubernetes.io/npu"}, "kubernetes.io is reserved for Kubernetes"),
+        ({"resource_name": "x.kubernetes.io/npu"}, "kubernetes.io is reserved for Kubernetes"),
+        ({"resource_name": "requests.x/y"}, "requests. is reserved for quotas"),
         ({"resource_name": "a" * 300 + "/c"}, "longer than 244 characters"),
         ({"dev_root": "dev"}, '--dev-root: "dev" is not an absolute path'),
         ({"dev_root": ""}, "--dev-root"),
@@ -110,17 +118,23 @@ def test_port_log_level_and_roots_may(tmp_path: Path) -> None:
         ({"ascend_driver_root": "driver"}, "--ascend-driver-root"),
         ({"pod_resources_socket": "kubelet.sock"}, "--pod-resources-socket"),
         ({"socket_name": "../x"}, "--socket-name"),
-        ({"socket_name": "kubelet"}, "kubelet.sock is the kubelet's own"),
+        ({"socket_name": "kubelet"}, "kubelet.sock is the kubelet's own socket"),
         ({"plugin_dir": "x"}, "an absolute path"),
         ({"plugin_dir": "/" + "x" * 100}, "longer than the 107 bytes"),
-        ({"vendor": "amd", "default_pe": "Single"}, "--default-pe Single is for Furiosa"),
-        ({"vendor": "amd", "partition": "dual-core"}, "--partition is for Furiosa"),
+        (
+            {"vendor": "amd", "default_pe": "Single"},
+            "--default-pe Single is for --vendor furiosa; --vendor is amd",
+        ),
+        (
+            {"vendor": "amd", "partition": "dual-core"},
+            "--partition dual-core is for --vendor furiosa; --vendor is amd",
+        ),
         ({"partition": "dual-core", "default_pe": "Single"}, "exclude each other"),
-        ({"cdi": "true", "default_pe": "Single"}, "--cdi"),
+        ({"cdi": "true", "default_pe": "Single"}, "CDI names are for whole devices; remove --default-pe"),
         ({"cdi": "true", "vendor": "ascend"}, "--cdi"),
     ],
 )
-def test_a_bad_option_is_one_line(flags: dict[str, str], says: str) -> None:
+def test_a_bad_option_is_rejected_in_one_line(flags: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loaded(**flags)
     assert says in str(caught.value)
@@ -132,11 +146,11 @@ def test_a_bad_option_is_one_line(flags: dict[str, str], says: str) -> None:
     ["a/b", "vendor.com/gpu", "beta.furiosa.ai/npu", "furiosa.ai/rngd-1core.6gb", "huawei.com/Ascend910",
      "a" * 244 + "/" + "b" * 63, "requests/x", "my-requests.x/y", "kubernetes.io.example.com/x"],
 )  # fmt: skip
-def test_what_kubelets_take_as_a_resource_is_taken(name: str) -> None:
+def test_resource_names_that_kubelets_accept_are_accepted(name: str) -> None:
     assert loaded(resource_name=name).resource_name == name
 
 
-def test_roots_that_need_not_be_given_may_be_empty() -> None:
+def test_optional_paths_may_be_empty() -> None:
     settings = loaded(host_dev_root="", host_sys_root="", pod_resources_socket="", dev_root="/d")
     assert (settings.roots.host_dev, settings.pod_resources_socket) == ("/d", "")
 
@@ -145,7 +159,7 @@ def test_roots_that_need_not_be_given_may_be_empty() -> None:
     ("text", "says"),
     [
         ("disabledDevices: [{nodeName: a}]", "has no devName"),
-        ("disabledDevices: [{devName: a, node: b}]", '"node" is none of devName and nodeName'),
+        ("disabledDevices: [{devName: a, node: b}]", 'unknown key "node"'),
         ("disabledDevices: {devName: a}", "a mapping is not"),
         ("disabledDevices: [[a]]", "neither a name"),
         ('disabledDevices: [{devName: a, nodeName: ""}]', 'nodeName of "a" is not a name'),
@@ -154,7 +168,7 @@ def test_roots_that_need_not_be_given_may_be_empty() -> None:
         ("a: b: c", "not valid YAML"),
     ],
 )
-def test_a_bad_file_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_a_bad_file_is_rejected_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -41,7 +41,9 @@ def cost(ids: tuple[str, ...] | list[str], offers: dict[str, Offer]) -> tuple[in
 
 
 @given(requests())
-def test_no_choice_is_better(request: tuple[dict[str, Offer], list[str], list[str], int]) -> None:
+def test_the_chosen_devices_are_the_best_choice(
+    request: tuple[dict[str, Offer], list[str], list[str], int],
+) -> None:
     offers, available, must, size = request
     chosen = preferred(available, must, size, offers)
     assert len(chosen) == len(set(chosen)) == size
@@ -51,7 +53,7 @@ def test_no_choice_is_better(request: tuple[dict[str, Offer], list[str], list[st
 
 
 @given(st.lists(st.text(max_size=3)), st.lists(st.text(max_size=3)), st.integers(-5, 10), nodes())
-def test_whatever_is_asked_is_answered(
+def test_any_request_gets_an_answer(
     available: list[str], must: list[str], size: int, offers: dict[str, Offer]
 ) -> None:
     mixed = [*available, *offers]
@@ -78,7 +80,7 @@ def node(*cards: tuple[tuple[int, ...], int | None]) -> dict[str, Offer]:
         pytest.param([((0, 2, 6, 7), 0)], ["0:7"], 2, ["0:6", "0:7"], id="next to what it has"),
     ],
 )
-def test_examples(
+def test_preferred_devices(
     cards: list[tuple[tuple[int, ...], int | None]], must: list[str], size: int, expected: list[str]
 ) -> None:
     def name(short: str) -> str:

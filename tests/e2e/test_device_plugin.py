@@ -285,7 +285,7 @@ def test_another_client_gets_the_answers_that_the_kubelet_would(
 @pytest.mark.parametrize(
     ("socket_name", "refusal"),
     [
-        ("furiosa-npu", "another plugin answers on"),
+        ("furiosa-npu", "another plugin listens on"),
         ("another-npu", f"another plugin serves {NPU} (2 devices, such as"),
     ],
 )

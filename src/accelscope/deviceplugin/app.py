@@ -1,4 +1,4 @@
-"""The device plugin as a process: settings, driver, offers, kubelet, server, signals."""
+"""The device plugin as a process: connects settings, driver, offers, kubelet and HTTP server."""
 
 import logging
 import socket
@@ -12,13 +12,20 @@ from accelscope import __version__
 from accelscope.config import Change, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.deviceplugin.health import HealthLedger
-from accelscope.deviceplugin.kubelet import Allocations, Patience, Registration, check_folder
+from accelscope.deviceplugin.kubelet import Allocations, Registration, Timeouts, check_folder
 from accelscope.deviceplugin.metrics import Pages, PluginView, Tally
-from accelscope.deviceplugin.offers import Inventory, Policy, make_offers
+from accelscope.deviceplugin.offers import DisabledFilter, Inventory, Policy, make_offers
 from accelscope.deviceplugin.service import PluginService
-from accelscope.deviceplugin.settings import Disabled, DisabledDevice, PluginSettings
-from accelscope.deviceplugin.vendor import Edits, Given, SteadyPart, open_vendor
-from accelscope.deviceplugin.watch import DriverWatch, Look
+from accelscope.deviceplugin.settings import DisabledDevice, PluginSettings
+from accelscope.deviceplugin.vendor import (
+    AllocatedDevice,
+    ContainerEdits,
+    StickyVendorPlugin,
+    core_name_parser,
+    open_vendor,
+    plugin_declarations,
+)
+from accelscope.deviceplugin.watch import CheckResult, DriverWatch
 from accelscope.model import Vendor
 from accelscope.process import EndSignals
 from accelscope.serve import Server
@@ -29,12 +36,12 @@ log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.5
 _STUCK_SECONDS = 60.0
-_END_SECONDS = 1.0  # for threads to end; one that a driver holds up is left behind
+_END_SECONDS = 1.0  # for threads to end; a thread that is blocked in a driver is abandoned
 
 
 class Plugin:
-    """Two threads: one looks at the driver, which may take its time; the other keeps up with settings and
-    kubelet."""
+    """Runs two threads: `watch` checks the devices and may be delayed by the driver, `plugin` follows the
+    settings file and the kubelet."""
 
     def __init__(
         self,
@@ -42,14 +49,16 @@ class Plugin:
         arguments: Mapping[str, object],
         environ: Mapping[str, str],
         *,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         settings = loaded.settings
         self._reloader = Reloader(loaded, arguments, environ)
         self._settings = settings
         self._node = settings.node_name or socket.gethostname()
         vendor = Vendor(settings.vendor)
-        self._part = SteadyPart(open_vendor(vendor, settings.roots))
+        self._partition_cores = plugin_declarations()[vendor].partition_cores
+        self._named_cores = core_name_parser(vendor)
+        self._plugin = StickyVendorPlugin(open_vendor(vendor, settings.roots))
         self._watch = DriverWatch(
             open_reader(vendor, settings.reader_options),
             survey_seconds=settings.reader_timeout,
@@ -57,16 +66,16 @@ class Plugin:
         )
         self._ledger = HealthLedger(settings.health_rule)
         self._ledger_lock = threading.Lock()
-        self._resource = settings.resource_name  # empty until the devices tell what is usual
-        self._cut = self._wanted_cut = settings.cut  # in force; as the last good file says
-        self._said_withheld: tuple[str, ...] = ()
-        self._kept: tuple[str, ...] = ()  # ids that stay as containers hold them
-        self._waits_for_kubelet = False  # the last good file's cut, until it is known what is allocated
+        self._resource = settings.resource_name  # empty until the devices determine the default
+        self._layout = self._wanted_layout = settings.layout  # in force; of the last valid file
+        self._logged_withheld: tuple[str, ...] = ()
+        self._retained: tuple[str, ...] = ()  # ids that are offered because containers hold them
+        self._waits_for_kubelet = False  # the wanted layout waits until the allocated devices are known
         self._allocations = Allocations(settings.pod_resources_socket)
-        self._first_answer_seconds = (patience or Patience()).first_answer
+        self._first_answer_seconds = (timeouts or Timeouts()).first_answer
         self._first_offer_due: float | None = None  # set while the first offer waits for the kubelet
         self._may_offer = False
-        self._fitted: tuple[DisabledDevice, ...] = ()  # of which was said what fits nothing here
+        self._matched: tuple[DisabledDevice, ...] = ()  # disabled devices whose unmatched names were logged
         self._inventory = Inventory()
         self._tally = Tally()
         self._registration = Registration(
@@ -74,25 +83,25 @@ class Plugin:
             endpoint_name=settings.endpoint_name,
             pod_resources=Path(settings.pod_resources_socket) if settings.pod_resources_socket else None,
             handlers=PluginService(
-                self._inventory, self._tally, self._edits, self._allocations.note
+                self._inventory, self._tally, self._container_edits, self._allocations.note
             ).handlers(),
             tally=self._tally,
-            patience=patience,
+            timeouts=timeouts,
         )
         self._stopped = threading.Event()
-        self._looked = threading.Event()
-        self._look_now = threading.Event()  # the time between looks may be another, or there is an end
-        self._wake = threading.Event()  # there is something to register, or to end
-        self._moved_at = time.monotonic()
+        self._checked = threading.Event()
+        self._check_now = threading.Event()  # set when the interval changed or the plugin stops
+        self._wake = threading.Event()  # set when there is something to register or the plugin stops
+        self._progress_at = time.monotonic()
         self._threads = (
-            threading.Thread(target=self._look_at_devices, name="watch", daemon=True),
-            threading.Thread(target=self._keep_up, name="plugin", daemon=True),
+            threading.Thread(target=self._check_devices, name="watch", daemon=True),
+            threading.Thread(target=self._follow_kubelet, name="plugin", daemon=True),
         )
         pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
 
     def start(self) -> None:
-        """Raises EndpointError for a folder that cannot be used, ServeError for a port."""
+        """Raises EndpointError for an unusable folder, ServeError for an unusable port."""
         check_folder(Path(self._settings.plugin_dir))
         self.server.start()
         for thread in self._threads:
@@ -101,7 +110,7 @@ class Plugin:
     def stop(self) -> None:
         self._stopped.set()
         self._wake.set()
-        self._look_now.set()
+        self._check_now.set()
         self._inventory.close()
         self._registration.stop()
         self._watch.close()
@@ -111,83 +120,85 @@ class Plugin:
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, end - time.monotonic()))
 
-    def _look_at_devices(self) -> None:
-        said = ""
+    def _check_devices(self) -> None:
+        logged = ""
         while not self._stopped.is_set():
             try:
-                look = self._watch.look()
+                result = self._watch.check()
                 self._allocations.refresh()
                 with self._ledger_lock:
-                    self._ledger.take(self._without_files_is_failed(look))
+                    self._ledger.record(self._with_lost_files_failed(result))
                     if self._waits_for_kubelet:
-                        self._settle_cut()
+                        self._update_layout()
                     self._publish()
-            except Exception:  # the loop outlives a fault of ours; the offers stay what they were
-                log.exception("the devices could not be looked at in a way that was not foreseen")
+            except Exception:  # the loop continues after a bug; the offers stay as they were
+                log.exception("unexpected error while checking the devices")
             reason = self._watch.state.reason or ""
-            if reason != said:
-                said = reason
+            if reason != logged:
+                logged = reason
                 log.log(
                     logging.WARNING if reason and self._watch.state.found else logging.INFO,
                     "%s: %s",
                     self._settings.vendor,
                     reason or "the driver answers",
                 )
-            if not self._looked.is_set():
-                self._looked.set()
+            if not self._checked.is_set():
+                self._checked.set()
                 self._wake.set()
-            self._look_now.wait(self._settings.interval)
-            self._look_now.clear()
+            self._check_now.wait(self._settings.interval)
+            self._check_now.clear()
 
-    def _without_files_is_failed(self, look: Look) -> Look:
-        """A device that answers, but whose files are gone, is in no better a state than one that does not."""
+    def _with_lost_files_failed(self, result: CheckResult) -> CheckResult:
+        """A device that answers but has lost its files counts as failed."""
+        cores = self._layout.division.cores_per_unit
         lost = {
-            device.id: ReaderError("no_files", "its device files are not there")
-            for device in look.devices
-            if self._part.has_lost_files(device, self._resource, self._cut.cores_per_unit)
+            device.id: ReaderError("no_files", "its device files are missing")
+            for device in result.devices
+            if self._plugin.has_lost_files(device, self._resource, cores)
         }
         if not lost:
-            return look
-        there = tuple(device for device in look.devices if device.id not in lost)
-        return replace(look, devices=there, failed={**look.failed, **lost})
+            return result
+        answered = tuple(device for device in result.devices if device.id not in lost)
+        return replace(result, devices=answered, failed={**result.failed, **lost})
 
     def _publish(self) -> None:
-        """Holds the ledger's lock."""
+        """The caller holds the ledger's lock."""
         devices = tuple(self._ledger.listed())
         if devices and not self._may_offer:
             self._may_offer = self._is_first_offer_due()
             if not self._may_offer:
                 return
         if not self._resource and devices:
-            seen = [each.device for each in devices]
-            self._resource = self._part.usual_resource(seen, self._cut.partition_cores)
+            self._resource = self._plugin.default_resource(
+                [each.device for each in devices], self._layout.division.partition_cores
+            )
         policy = Policy(
             resource=self._resource,
-            disabled=Disabled(self._settings.disabled_devices, self._node),
-            cores_per_unit=self._cut.cores_per_unit,
-            partition_cores=self._cut.partition_cores,
-            shares=self._cut.shares,
+            disabled=DisabledFilter(self._settings.disabled_devices, self._node, self._named_cores),
+            division=self._layout.division,
+            shares=self._layout.shares,
             cdi=self._settings.cdi,
+            partition_cores=self._partition_cores,
         )
-        held = self._allocations.held(self._resource)
-        offers = make_offers(devices, self._part, policy, self._settings.roots.sys, held)
-        if offers.kept != self._kept:
-            for each in sorted({*offers.kept} - {*self._kept}):
+        allocated = self._allocations.allocated(self._resource)
+        offers = make_offers(devices, self._plugin, policy, self._settings.roots.sys, allocated)
+        if offers.retained != self._retained:
+            for each in sorted({*offers.retained} - {*self._retained}):
                 log.warning("%s is allocated: its device stays offered as it is until it is free", each)
-            self._kept = offers.kept
-        if offers.withheld != self._said_withheld:
-            self._said_withheld = offers.withheld
+            self._retained = offers.retained
+        if offers.withheld != self._logged_withheld:
+            self._logged_withheld = offers.withheld
             for line in offers.withheld:
                 log.warning("not offered: %s", line)
-        if devices and self._fitted != self._settings.disabled_devices:
-            self._fitted = self._settings.disabled_devices
-            if offers.unfitting:
-                log.warning("disabledDevices: nothing on this node fits %s", ", ".join(offers.unfitting))
+        if devices and self._matched != self._settings.disabled_devices:
+            self._matched = self._settings.disabled_devices
+            if offers.unmatched:
+                log.warning("disabledDevices: nothing on this node matches %s", ", ".join(offers.unmatched))
         self._inventory.publish(offers)
 
     def _is_first_offer_due(self) -> bool:
-        """Before the kubelet's first answer it is not known which devices are held, and under which ids: an
-        offer could contain the cores of a card that is held whole. Wait for the answer, but not forever."""
+        """Before the kubelet's first answer the allocated devices are unknown: an offer could contain the
+        cores of a card that is allocated whole. Waits for that answer, but not forever."""
         if not self._allocations.awaits_first_answer:
             self._first_offer_due = None
             return True
@@ -195,7 +206,7 @@ class Plugin:
         if self._first_offer_due is None:
             self._first_offer_due = now + self._first_answer_seconds
             log.warning(
-                "it is not known which devices are allocated (%s): it offers nothing for up to %.0f s",
+                "the allocated devices are unknown (%s): nothing is offered for up to %.0f s",
                 self._allocations.unknown,
                 self._first_answer_seconds,
             )
@@ -203,27 +214,26 @@ class Plugin:
             return False
         self._first_offer_due = None
         log.warning(
-            "it is still not known which devices are allocated (%s): they are offered as if no container "
-            "held one",
+            "the allocated devices are still unknown (%s): all devices are offered as if none were allocated",
             self._allocations.unknown,
         )
         return True
 
-    def _keep_up(self) -> None:
+    def _follow_kubelet(self) -> None:
         while not self._stopped.is_set():
-            self._moved_at = time.monotonic()
+            self._progress_at = time.monotonic()
             try:
-                self._take_up_changes()
-                # A node with nothing to offer is not told of a resource that it does not have.
+                self._reload_settings()
+                # A node that never had a device does not register the resource.
                 offered = bool(self._inventory.by_id)
-                if self._looked.is_set() and (offered or self._tally.total("registrations")):
+                if self._checked.is_set() and (offered or self._tally.total("registrations")):
                     self._registration.tick(self._resource)
-            except Exception:  # the loop outlives a fault of ours
-                log.exception("the kubelet could not be kept up with in a way that was not foreseen")
+            except Exception:  # the loop continues after a bug
+                log.exception("unexpected error while registering with the kubelet")
             self._wake.wait(_TICK_SECONDS)
             self._wake.clear()
 
-    def _take_up_changes(self) -> None:
+    def _reload_settings(self) -> None:
         change = self._reloader.poll()
         if change is None:
             return
@@ -236,17 +246,17 @@ class Plugin:
     def _apply(self, change: Change[PluginSettings]) -> None:
         settings = change.settings
         configure(settings.log_level, settings.log_format)
-        if settings.cut != self._cut:
+        if settings.layout != self._layout:
             self._allocations.refresh()
         with self._ledger_lock:
             self._settings = settings
             self._ledger.rule = settings.health_rule
-            waiting, withdrawn = self._take_cut(settings)
-            if self._looked.is_set():
+            waiting, withdrawn = self._change_layout(settings)
+            if self._checked.is_set():
                 self._publish()
         if "interval" in change.changed:
-            self._look_now.set()
-        unchanged = {*withdrawn, *self._wanted_cut.keys_unlike(self._cut)}
+            self._check_now.set()
+        unchanged = {*withdrawn, *self._wanted_layout.differing_keys(self._layout)}
         replace(
             change,
             changed=tuple(key for key in change.changed if key not in unchanged),
@@ -255,53 +265,56 @@ class Plugin:
         ).say(log)
         self._tally.count("reloads", "applied")
 
-    def _take_cut(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Keys that wait for a restart since now, and those that do no longer. Whoever asks for a whole card
-        must not be given a part of one: another cut that is another resource is not taken up."""
-        before, waited = self._cut, self._wanted_cut.keys_unlike(self._cut)
-        cut = settings.cut
-        news = cut.keys_unlike(self._wanted_cut)
-        self._wanted_cut = cut
-        usual = self._settle_cut()
-        waiting = tuple(key for key in cut.keys_unlike(self._cut) if key in news)
+    def _change_layout(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Returns the keys that need a restart from now on, and those that no longer do. A layout of another
+        resource needs one: a pod that requests whole cards must not get a part of one."""
+        before, waited = self._layout, self._wanted_layout.differing_keys(self._layout)
+        wanted = settings.layout
+        changed = wanted.differing_keys(self._wanted_layout)
+        self._wanted_layout = wanted
+        resource = self._update_layout()
+        waiting = tuple(key for key in wanted.differing_keys(self._layout) if key in changed)
         if waiting and self._waits_for_kubelet:
             log.warning(
-                "it is not known which devices are allocated (%s): %s waits until it is, or for a restart",
+                "the allocated devices are unknown (%s): %s waits until they are known, or for a restart",
                 self._allocations.unknown,
                 ", ".join(waiting),
             )
         elif waiting:
-            log.warning("with the new settings this would be %s, not %s", usual, self._resource)
-        return waiting, tuple(key for key in waited if key not in cut.keys_unlike(before))
+            log.warning("with the new settings the resource would be %s, not %s", resource, self._resource)
+        return waiting, tuple(key for key in waited if key not in wanted.differing_keys(before))
 
-    def _settle_cut(self) -> str:
-        """Take up what may be of the cut that the settings ask for. Returns the resource that it would be.
-        Holds the ledger's lock."""
-        cut = self._wanted_cut
-        seen = [each.device for each in self._ledger.listed()]
-        usual = self._settings.resource_name or self._part.usual_resource(seen, cut.partition_cores)
-        possible = cut if self._resource in ("", usual) else replace(self._cut, shares=cut.shares)
+    def _update_layout(self) -> str:
+        """Apply as much of the wanted layout as possible, and return the resource that it belongs to. The
+        caller holds the ledger's lock."""
+        wanted = self._wanted_layout
+        devices = [each.device for each in self._ledger.listed()]
+        resource = self._settings.resource_name or self._plugin.default_resource(
+            devices, wanted.division.partition_cores
+        )
+        same_resource = self._resource in ("", resource)
+        possible = wanted if same_resource else replace(self._layout, shares=wanted.shares)
         unknown = self._allocations.unknown is not None and bool(self._inventory.by_id)
-        waited, self._waits_for_kubelet = self._waits_for_kubelet, unknown and possible != self._cut
+        waited, self._waits_for_kubelet = self._waits_for_kubelet, unknown and possible != self._layout
         if not self._waits_for_kubelet:
-            if waited and possible != self._cut:
-                keys = ", ".join(possible.keys_unlike(self._cut))
+            if waited and possible != self._layout:
+                keys = ", ".join(possible.differing_keys(self._layout))
                 log.info("settings that no longer need a restart: %s", keys)
-            self._cut = possible
-        return usual
+            self._layout = possible
+        return resource
 
-    def _edits(self, given: list[Given]) -> Edits:
-        return self._part.edits(given, cdi=self._settings.cdi)
+    def _container_edits(self, allocated: list[AllocatedDevice]) -> ContainerEdits:
+        return self._plugin.container_edits(allocated, cdi=self._settings.cdi)
 
     def _stuck(self) -> str | None:
-        still = time.monotonic() - self._moved_at
-        return f"the loop has not moved for {still:.0f} s" if still > _STUCK_SECONDS else None
+        seconds = time.monotonic() - self._progress_at
+        return f"the loop made no progress for {seconds:.0f} s" if seconds > _STUCK_SECONDS else None
 
     def _not_ready(self) -> str | None:
-        if not self._looked.is_set():
-            return "the devices were not looked at yet"
+        if not self._checked.is_set():
+            return "the devices were not checked yet"
         if self._first_offer_due is not None:
-            return f"it is not known which devices are allocated: {self._allocations.unknown}"
+            return f"the allocated devices are unknown: {self._allocations.unknown}"
         if not self._registration.registered and not self._inventory.by_id:
             state = self._watch.state
             if state.found and not state.up and not self._tally.total("registrations"):
@@ -341,16 +354,17 @@ def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ
     """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
+    loaded.log_deprecated(log)
     plugin = Plugin(loaded, arguments, environ)
-    asked = EndSignals()
+    signals = EndSignals()
     plugin.start()
     log.info(
-        "accelscope device-plugin %s looks for devices of %s",
+        "accelscope device-plugin %s started for vendor %s",
         __version__,
         settings.vendor,
         extra=fields(port=plugin.server.address[1], folder=settings.plugin_dir),
     )
-    name = asked.wait()
+    name = signals.wait()
     log.info("%s: stopping; containers keep their devices", name)
     start_no_more_tools()
     plugin.stop()

@@ -1,12 +1,12 @@
-"""From looks at a driver to what the kubelet is told: healthy, unhealthy, or not there.
+"""From checks of a driver to the kubelet's view of a device: healthy, unhealthy, or not listed.
 
-Kubelets act at once on what they hear: pods are refused, and some controllers evict. So one bad look changes
-nothing, and a device that keeps falling must stand longer each time before it is trusted again.
+A kubelet acts on a change at once: it rejects pods, and some controllers evict them. One failed check
+therefore changes nothing, and a device that keeps failing must stay good for longer each time before it is
+healthy again.
 
-A driver that answers without saying how a device is leaves it as it was. So does a driver that cannot be
-asked at all, but only for so long: nobody vouches for the device then. Only a good look makes up for those
-that were not: bad ones count together, whatever was wrong at each of them. Good ones count only in a row,
-which a driver that cannot be asked ends as well.
+A check without a health value leaves the device as it was. So does a driver that does not answer at all, for
+a limited time. Only a good check resets the count of failed ones, whatever failed at each of them. Good
+checks count only in a row, which an unanswered check interrupts too.
 """
 
 from collections import deque
@@ -14,82 +14,87 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from accelscope.deviceplugin.watch import Look
+from accelscope.deviceplugin.watch import CheckResult
 from accelscope.model import AbsenceReason, Device, HealthState, device_id
 from accelscope.vendors.common.contract import DriverAbsent
 
-# --- identity ------------------------------------------------------------
-# Who is who from one look at a driver to the next.
-#
-# A `Device.id` is made of the best fact that a driver tells: uuid, else serial number, else PCI address. A
-# driver that tells less for a moment must not make a second device of one that is known already.
+_FLAPPING_CHECKS = 240  # a device that fails again within so many checks is flapping
+_MAX_DOUBLINGS = 5
+_MAX_KNOWN_DEVICES = 1024
 
 
-class _Likeness(Enum):
+# Identity of a device from one check to the next: `Device.id` comes from the best value that a driver reports
+# (uuid, else serial number, else PCI address). A driver that reports less for a moment must not turn a known
+# device into a second one.
+
+
+class _Identity(Enum):
+    """What a reading says about being a known device."""
+
     SAME = auto()
-    LESS = auto()  # nothing speaks against it, but it does not tell what is known of the other
-    MORE = auto()  # nothing speaks against it, and it tells who it is, which was not known
+    LESS = auto()  # no contradiction, but a value of the known device is missing
+    MORE = auto()  # no contradiction, and it has a value that was not known
     OTHER = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class Recognised:
-    """The answers of one look, by the ids under which devices are known."""
+class Match:
+    """The readings of one check, by the ids of the known devices."""
 
-    told: dict[str, Device] = field(default_factory=dict)
-    renamed: dict[str, Device] = field(default_factory=dict)  # their own ids are better than the known ones
-    unclear: dict[str, Device] = field(default_factory=dict)  # it must be that one, but does not tell so
-    ousted: set[str] = field(default_factory=set)  # known ids in whose place another device answers
+    readings: dict[str, Device] = field(default_factory=dict)
+    renamed: dict[str, Device] = field(default_factory=dict)  # the new id is better than the known one
+    unclear: dict[str, Device] = field(default_factory=dict)  # most likely the known device, without its uuid
+    displaced: set[str] = field(default_factory=set)  # known ids at whose address another device answers
     new: list[Device] = field(default_factory=list)
 
-    def is_taken(self, known_id: str) -> bool:
-        return known_id in self.told or known_id in self.renamed or known_id in self.unclear
+    def is_matched(self, known_id: str) -> bool:
+        return known_id in self.readings or known_id in self.renamed or known_id in self.unclear
 
 
-def recognise(known: Mapping[str, Device], listed: Collection[str], devices: Iterable[Device]) -> Recognised:
-    """`listed` are those of the known ids that the kubelet is told of: only they have a place to defend."""
-    found = Recognised()
+def match_devices(known: Mapping[str, Device], listed: Collection[str], devices: Iterable[Device]) -> Match:
+    """`listed` are the known ids that are in the kubelet's list; only those can be displaced."""
+    found = Match()
     doubtful = []
     for device in devices:
         if device.id in known and not _moved(known[device.id], device):
-            found.told[device.id] = _with_known_facts(device, known[device.id])
+            found.readings[device.id] = _with_known_identifiers(device, known[device.id])
         else:
             doubtful.append(device)
     for device in doubtful:
-        holder = _holder(device, known, listed, found)
-        likeness = _Likeness.OTHER if holder is None else _likeness(known[holder], device)
-        if holder is not None and likeness is _Likeness.SAME:
-            found.told[holder] = _with_known_facts(device, known[holder])
-        elif holder is not None and likeness is _Likeness.LESS:
-            found.unclear[holder] = device
-        elif holder is not None and likeness is _Likeness.MORE and device.id not in known:
-            found.renamed[holder] = _with_known_facts(device, known[holder], device.id)
-        elif holder is not None and likeness is _Likeness.OTHER and holder in listed:
-            found.ousted.add(holder)
+        candidate = _candidate(device, known, listed, found)
+        identity = _Identity.OTHER if candidate is None else _compare(known[candidate], device)
+        if candidate is not None and identity is _Identity.SAME:
+            found.readings[candidate] = _with_known_identifiers(device, known[candidate])
+        elif candidate is not None and identity is _Identity.LESS:
+            found.unclear[candidate] = device
+        elif candidate is not None and identity is _Identity.MORE and device.id not in known:
+            found.renamed[candidate] = _with_known_identifiers(device, known[candidate], device.id)
+        elif candidate is not None and identity is _Identity.OTHER and candidate in listed:
+            found.displaced.add(candidate)
             if device.id not in known:
                 found.new.append(device)
         elif device.id not in known:
             found.new.append(device)
-        elif not found.is_taken(device.id):
-            found.told[device.id] = _with_known_facts(device, known[device.id])
+        elif not found.is_matched(device.id):
+            found.readings[device.id] = _with_known_identifiers(device, known[device.id])
     return found
 
 
 def place(device: Device) -> tuple[str, int | None] | None:
-    """Where no two devices are at a time. Chips of one board may share its address."""
+    """PCI address and chip: no two devices share both. Chips of one board may share its address."""
     return None if device.pci_address is None else (device.pci_address, device.chip_id)
 
 
-def _moved(known: Device, told: Device) -> bool:
-    return None not in (place(known), place(told)) and place(known) != place(told)
+def _moved(known: Device, reading: Device) -> bool:
+    return None not in (place(known), place(reading)) and place(known) != place(reading)
 
 
-def _holder(
-    device: Device, known: Mapping[str, Device], listed: Collection[str], found: Recognised
+def _candidate(
+    device: Device, known: Mapping[str, Device], listed: Collection[str], found: Match
 ) -> str | None:
-    """The known device that this one could be by its place, its serial number, or as a last resort its name;
-    those that are listed, and then the latest, come first."""
-    free = [known_id for known_id in reversed(list(known)) if not found.is_taken(known_id)]
+    """The known device that this one may be, by its place, its serial number, or as a last resort its name.
+    Listed devices go first, then the latest."""
+    free = [known_id for known_id in reversed(list(known)) if not found.is_matched(known_id)]
     free.sort(key=lambda known_id: known_id not in listed)
     here = place(device)
     if here is not None:
@@ -107,37 +112,37 @@ def _holder(
     return next((each for each in free if (known[each].device_name, known[each].architecture) == name), None)
 
 
-def _likeness(known: Device, told: Device) -> _Likeness:
-    if _differ(known.architecture, told.architecture) or _differ(known.serial, told.serial):
-        return _Likeness.OTHER
-    if known.uuid is not None and known.uuid == told.uuid:
-        return _Likeness.SAME
-    if _differ(_own_uuid(known), _own_uuid(told)):
-        return _Likeness.OTHER if known.serial is None or told.serial is None else _Likeness.LESS
-    for before, now in zip(_facts(known), _facts(told), strict=True):
+def _compare(known: Device, reading: Device) -> _Identity:
+    if _differ(known.architecture, reading.architecture) or _differ(known.serial, reading.serial):
+        return _Identity.OTHER
+    if known.uuid is not None and known.uuid == reading.uuid:
+        return _Identity.SAME
+    if _differ(_own_uuid(known), _own_uuid(reading)):
+        return _Identity.OTHER if known.serial is None or reading.serial is None else _Identity.LESS
+    for before, now in zip(_identifiers(known), _identifiers(reading), strict=True):
         if (before is None) != (now is None):
-            return _Likeness.LESS if now is None else _Likeness.MORE
-    return _Likeness.SAME
+            return _Identity.LESS if now is None else _Identity.MORE
+    return _Identity.SAME
 
 
-def _facts(device: Device) -> tuple[str | None, ...]:
+def _identifiers(device: Device) -> tuple[str | None, ...]:
     """The best first."""
     return _own_uuid(device), device.serial, device.pci_address
 
 
-def _differ(known: str | None, told: str | None) -> bool:
-    return None not in (known, told) and known != told
+def _differ(known: str | None, reading: str | None) -> bool:
+    return None not in (known, reading) and known != reading
 
 
 def _own_uuid(device: Device) -> str | None:
-    """None also for one that is not the device's own: of zeros, or the same as another's."""
+    """None also for a uuid that does not identify the device: all zeros, or the same as another device's."""
     if device.uuid is None or device.id != device_id(device.vendor, uuid=device.uuid):
         return None
     return device.uuid
 
 
-def _with_known_facts(device: Device, known: Device, own_id: str | None = None) -> Device:
-    """What was told once of a device is not forgotten because one look did not tell it."""
+def _with_known_identifiers(device: Device, known: Device, own_id: str | None = None) -> Device:
+    """Keeps identifiers that this reading lacks."""
     return replace(
         device,
         id=known.id if own_id is None else own_id,
@@ -147,33 +152,28 @@ def _with_known_facts(device: Device, known: Device, own_id: str | None = None) 
     )
 
 
-_SOON_LOOKS = 240  # falls within so many looks of each other are flapping
-_MOST_DOUBLINGS = 5
-_MOST_KNOWN_DEVICES = 1024
-
-
 @dataclass(frozen=True, slots=True)
 class HealthRule:
-    """All are numbers of looks in a row."""
+    """Numbers of checks after which the health changes."""
 
     bad: int = 3
     good: int = 2
-    unanswered: int = 30  # 0: for ever
+    unanswered: int = 30  # 0: never
 
 
 class Verdict(Enum):
     GOOD = auto()
-    UNKNOWN = auto()  # it answers, and nothing tells how it is
-    BAD = auto()  # the driver says so
-    UNREADABLE = auto()  # it does not answer, or not who it is, while the driver does
-    UNANSWERED = auto()  # the driver as a whole does not
-    GONE = auto()  # the driver does not show it
+    UNKNOWN = auto()  # it answers without a health value
+    BAD = auto()  # the driver reports it
+    UNREADABLE = auto()  # the driver answers, but the device or its uuid cannot be read
+    UNANSWERED = auto()  # the whole driver does not answer
+    GONE = auto()  # the driver does not list it
 
 
 _BAD_STATES = (HealthState.CRITICAL, HealthState.LOST)
 _BAD_VERDICTS = (Verdict.BAD, Verdict.UNREADABLE, Verdict.GONE)
-# A uuid that is missing for one of these reasons may well be there at the next look.
-_PASSING = (
+# A uuid that is missing for one of these reasons may be readable at the next check.
+_TEMPORARY = (
     AbsenceReason.NO_SAMPLE,
     AbsenceReason.UNREADABLE,
     AbsenceReason.TIMEOUT,
@@ -186,19 +186,19 @@ class _Record:
     device: Device
     listed: bool = True
     healthy: bool = True
-    reason: str = ""  # of the last look that was not good
-    told_bad: bool = False  # the driver's last word, which its silence does not take back
-    also_told: str = ""  # the id under which the driver last showed it, where that was another
+    reason: str = ""  # of the last check that was not good
+    reported_bad: bool = False  # the last health value; a check without one does not change it
+    other_id: str = ""  # the last id of a reading without the uuid
     good: int = 0
     bad: int = 0
     unanswered: int = 0
     gone: int = 0
-    falls: deque[int] = field(default_factory=lambda: deque(maxlen=_MOST_DOUBLINGS))
+    failures: deque[int] = field(default_factory=lambda: deque(maxlen=_MAX_DOUBLINGS))
 
-    def take(self, verdict: Verdict, rule: HealthRule, now: int) -> None:
+    def add(self, verdict: Verdict, rule: HealthRule, now: int) -> None:
         if verdict in (Verdict.GOOD, Verdict.BAD):
-            self.told_bad = verdict is Verdict.BAD
-        good = verdict is Verdict.GOOD or (verdict is Verdict.UNKNOWN and not self.told_bad)
+            self.reported_bad = verdict is Verdict.BAD
+        good = verdict is Verdict.GOOD or (verdict is Verdict.UNKNOWN and not self.reported_bad)
         if good:
             self.good += 1
             self.bad = self.unanswered = self.gone = 0
@@ -210,88 +210,91 @@ class _Record:
                 self.bad += verdict in _BAD_VERDICTS
                 self.gone = self.gone + 1 if verdict is Verdict.GONE else 0
         if self.gone >= rule.bad:
-            self._fall(now)
+            self._fail(now)
             self.listed = False
         elif self.bad >= rule.bad or 0 < rule.unanswered <= self.unanswered:
-            self._fall(now)
+            self._fail(now)
         elif good and not (self.listed and self.healthy) and self.good >= self._needed(rule, now):
             self.listed = self.healthy = True
 
-    def _fall(self, now: int) -> None:
+    def _fail(self, now: int) -> None:
         if self.healthy:
-            self.falls.append(now)
+            self.failures.append(now)
         self.healthy = False
 
     def _needed(self, rule: HealthRule, now: int) -> int:
-        soon = sum(now - fall <= _SOON_LOOKS for fall in self.falls)
-        return int(rule.good * 2 ** max(0, soon - 1))
+        recent = sum(now - failure <= _FLAPPING_CHECKS for failure in self.failures)
+        return int(rule.good * 2 ** max(0, recent - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
     device: Device
     healthy: bool
-    reason: str = ""  # why it is not
+    reason: str = ""  # why it is unhealthy
 
 
 class HealthLedger:
-    """What is known of every device that was ever seen."""
+    """The health of every device seen since the plugin started."""
 
     def __init__(self, rule: HealthRule) -> None:
         self.rule = rule
         self._records: dict[str, _Record] = {}
-        self._looks = 0
+        self._checks = 0
 
-    def take(self, look: Look) -> None:
-        self._looks += 1
+    def record(self, result: CheckResult) -> None:
+        self._checks += 1
         records = self._records
         known = {known_id: record.device for known_id, record in records.items()}
         listed = {known_id for known_id, record in records.items() if record.listed}
-        found = recognise(known, listed, look.devices)
-        told = dict(found.told)
+        found = match_devices(known, listed, result.devices)
+        readings = dict(found.readings)
         for known_id, device in found.renamed.items():
-            told[device.id] = device
+            readings[device.id] = device
             waited = records.pop(known_id)
-            # One that was only kept back until it tells who it is has no past to make up for.
-            records[device.id] = waited if waited.listed or waited.falls else _first(device)
-        failed = {self._known_id(told_id): error for told_id, error in look.failed.items()}
+            # A device that was only not listed because its uuid was missing starts without a history.
+            records[device.id] = waited if waited.listed or waited.failures else _first(device)
+        failed = {self._known_id(other_id): error for other_id, error in result.failed.items()}
         for known_id, record in records.items():
-            if known_id in told:
-                verdict, reason = _told(told[known_id])
-                record.device = told[known_id]
+            if known_id in readings:
+                verdict, reason = _verdict(readings[known_id])
+                record.device = readings[known_id]
             elif known_id in found.unclear:
-                verdict, reason = Verdict.UNREADABLE, "it does not tell who it is: its uuid cannot be read"
-                record.also_told = found.unclear[known_id].id
+                verdict, reason = Verdict.UNREADABLE, "its uuid cannot be read"
+                record.other_id = found.unclear[known_id].id
             elif known_id in failed:
                 verdict, reason = Verdict.UNREADABLE, str(failed[known_id])
-            elif known_id in found.ousted:
-                verdict, reason = Verdict.GONE, "another device answers in its place"
+            elif known_id in found.displaced:
+                verdict, reason = Verdict.GONE, "another device answers at its PCI address"
             else:
-                verdict, reason = _missing(look)
-            record.take(verdict, self.rule, self._looks)
+                verdict, reason = _missing(result)
+            record.add(verdict, self.rule, self._checks)
             record.reason = "" if record.healthy else reason or record.reason
-        self._take_in(found.new, told)
+        self._add_new(found.new, readings)
 
-    def _known_id(self, told_id: str) -> str:
-        if told_id in self._records:
-            return told_id
-        also = (known_id for known_id, record in self._records.items() if record.also_told == told_id)
-        return next(also, told_id)
+    def _known_id(self, other_id: str) -> str:
+        if other_id in self._records:
+            return other_id
+        also = (known_id for known_id, record in self._records.items() if record.other_id == other_id)
+        return next(also, other_id)
 
-    def _take_in(self, new: Iterable[Device], answered: Collection[str]) -> None:
-        """Never two in one place: whoever answers there is there, and who comes later waits until it left."""
-        here = {place(self._records[each].device) for each in answered if self._records[each].listed} - {None}
-        held = set()
+    def _add_new(self, new: Iterable[Device], answered: Collection[str]) -> None:
+        """Lists no two devices in one place: a device that answers removes others from its place, and a new
+        device waits until its place is free."""
+        answering = {place(self._records[each].device) for each in answered if self._records[each].listed} - {
+            None
+        }
+        occupied = set()
         for known_id, record in self._records.items():
             if not record.listed or known_id in answered:
                 continue
             where = place(record.device)
-            if where in here:
+            if where in answering:
                 record.listed = False
             elif where is not None:
-                held.add(where)
+                occupied.add(where)
         for device in new:
-            if place(device) not in held and len(self._records) < _MOST_KNOWN_DEVICES:
+            if place(device) not in occupied and len(self._records) < _MAX_KNOWN_DEVICES:
                 self._records[device.id] = _first(device)
 
     def listed(self) -> Iterator[DeviceHealth]:
@@ -301,28 +304,28 @@ class HealthLedger:
 
 
 def _first(device: Device) -> _Record:
-    """A plugin that starts must not keep good devices back; a bad one is bad from the start, and one whose
-    uuid was damaged would be offered under another id, and perhaps though that uuid is disabled."""
-    if any(absence.field == "uuid" and absence.reason in _PASSING for absence in device.absent):
+    """A new device is listed at once, as unhealthy if the driver reports so. One whose uuid cannot be read is
+    not listed: it would get another id, even if its uuid is disabled."""
+    if any(absence.field == "uuid" and absence.reason in _TEMPORARY for absence in device.absent):
         return _Record(device, listed=False, healthy=False)
-    verdict, reason = _told(device)
+    verdict, reason = _verdict(device)
     if verdict is Verdict.BAD:
-        return _Record(device, healthy=False, reason=reason, told_bad=True)
+        return _Record(device, healthy=False, reason=reason, reported_bad=True)
     return _Record(device)
 
 
-def _missing(look: Look) -> tuple[Verdict, str]:
-    """Of a device of which a look says nothing."""
-    if look.error is None:
-        if look.complete:
-            return Verdict.GONE, "the driver does not show it any more"
-        return Verdict.UNANSWERED, "the driver's answer could not be read whole, and it is not in it"
-    if isinstance(look.error, DriverAbsent):
-        return Verdict.GONE, str(look.error)
-    return Verdict.UNANSWERED, str(look.error)
+def _missing(result: CheckResult) -> tuple[Verdict, str]:
+    """Of a device that is not in the result."""
+    if result.error is None:
+        if result.complete:
+            return Verdict.GONE, "the driver no longer lists it"
+        return Verdict.UNANSWERED, "the driver's answer is incomplete and does not contain it"
+    if isinstance(result.error, DriverAbsent):
+        return Verdict.GONE, str(result.error)
+    return Verdict.UNANSWERED, str(result.error)
 
 
-def _told(device: Device) -> tuple[Verdict, str]:
+def _verdict(device: Device) -> tuple[Verdict, str]:
     state = device.health.state
     if state in _BAD_STATES:
         return Verdict.BAD, device.health.reason or state.value

@@ -1,4 +1,4 @@
-"""What the plugin asks of the kubelet: to be registered, and who else serves a resource."""
+"""The kubelet's side: calls to it, the plugin's socket in its folder, and registration."""
 
 import errno
 import logging
@@ -18,7 +18,9 @@ import grpc
 
 from accelscope.deviceplugin.messages import allocatable_pb2, device_plugin_pb2
 from accelscope.deviceplugin.metrics import Tally
-from accelscope.deviceplugin.service import MOST_STREAMS, own_options
+from accelscope.deviceplugin.service import MAX_STREAMS, own_options
+
+log = logging.getLogger(__name__)
 
 VERSION = "v1beta1"
 SOCKET_NAME = "kubelet.sock"
@@ -26,12 +28,20 @@ SOCKET_NAME = "kubelet.sock"
 _REGISTER = f"/{VERSION}.Registration/Register"
 _ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
 _ALLOCATED = "/v1.PodResourcesLister/List"
-# A proxy that the environment names is for the network, not for a socket of this machine.
+# Proxies in the environment do not apply to a unix socket.
 _CHANNEL = (("grpc.enable_http_proxy", 0),)
+_CALL_SECONDS = 5.0
+_JUST_ALLOCATED_SECONDS = 60.0  # within which the kubelet lists a pod that it has admitted
+
+_CONNECT_SECONDS = 2.0
+_THREADS = MAX_STREAMS + 8  # each stream occupies one; the others answer calls
+_STOP_SECONDS = 2.0
+_OWNER_ONLY_UMASK = 0o177
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class KubeletError(Exception):
-    """`reason` can be counted; the text is one line for people."""
+    """`reason` is the value of a metric's label; the text is one line for people."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -39,7 +49,8 @@ class KubeletError(Exception):
 
 
 def mark(socket: Path) -> tuple[int, int, int] | None:
-    """Differs when another kubelet made the socket; None: there is none. An inode may come again."""
+    """Identifies the process that created the socket; None: there is no socket. The time of change is part of
+    it, because an inode number can be reused."""
     try:
         status = socket.stat()
     except OSError:
@@ -59,7 +70,7 @@ def register(socket: Path, *, endpoint: str, resource: str, timeout_seconds: flo
 
 
 def served_ids(socket: Path, resource: str, timeout_seconds: float) -> tuple[str, ...]:
-    """Device ids that the kubelet has to give under that name, whoever serves it. Raises KubeletError."""
+    """Device ids that the kubelet can allocate under that resource, of any plugin. Raises KubeletError."""
     try:
         answer = _call(
             socket,
@@ -70,12 +81,14 @@ def served_ids(socket: Path, resource: str, timeout_seconds: float) -> tuple[str
         )
     except grpc.RpcError as error:
         details = _details(error)
-        raise KubeletError("pod_resources", f"{socket} does not tell who serves what: {details}") from error
+        raise KubeletError(
+            "pod_resources", f"{socket} does not list the allocatable devices: {details}"
+        ) from error
     ids = (each for entry in answer.devices if entry.resource_name == resource for each in entry.device_ids)
     return tuple(dict.fromkeys(ids))
 
 
-def held_ids(socket: Path, timeout_seconds: float) -> dict[str, frozenset[str]]:
+def allocated_ids(socket: Path, timeout_seconds: float) -> dict[str, frozenset[str]]:
     """Device ids that containers hold, each with the names of its resources. Raises KubeletError."""
     try:
         answer = _call(
@@ -92,12 +105,12 @@ def held_ids(socket: Path, timeout_seconds: float) -> dict[str, frozenset[str]]:
 
 def _call(socket: Path, method: str, request: Any, answer: Any, timeout_seconds: float) -> Any:
     with grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL) as channel:
-        ask = channel.unary_unary(
+        call = channel.unary_unary(
             method,
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )
-        return ask(request, timeout=timeout_seconds)
+        return call(request, timeout=timeout_seconds)
 
 
 def _refusal(error: Any, socket: Path, resource: str) -> KubeletError:
@@ -108,47 +121,37 @@ def _refusal(error: Any, socket: Path, resource: str) -> KubeletError:
         return KubeletError("timeout", f"the kubelet on {socket} does not answer")
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return KubeletError(
-            "version", f"who answers on {socket} does not know device plugins of version {VERSION}: {details}"
+            "version", f"the server on {socket} does not support device plugins of {VERSION}: {details}"
         )
     if "version" in details.lower():
         return KubeletError(
-            "version", f"this kubelet does not take device plugins of version {VERSION}: {details}"
+            "version", f"this kubelet does not support device plugins of {VERSION}: {details}"
         )
-    return KubeletError("refused", f"the kubelet refuses to register {resource}: {details}")
+    return KubeletError("refused", f"the kubelet rejected the registration of {resource}: {details}")
 
 
 def _details(error: Any) -> str:
     return " ".join(str(error.details() or error.code().name).split())[:300]
 
 
-# --- allocations ------------------------------------------------------------
-# Which of the offered ids containers hold: what the kubelet lists, and what was given a moment ago.
-
-
-log = logging.getLogger(__name__)
-
-_CALL_SECONDS = 5.0
-_JUST_GIVEN_SECONDS = 60.0  # in which the kubelet lists a pod that it has admitted
-
-
 class Allocations:
-    """Asked by the plugin's two threads; calls of the kubelet add what they were given."""
+    """The ids that containers hold: those that the kubelet lists, and those that were just allocated."""
 
     def __init__(self, socket: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._socket = Path(socket) if socket else None
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._listed: Mapping[str, frozenset[str]] = {}
-        self._given: dict[str, float] = {}  # id -> when
+        self._just_allocated: dict[str, float] = {}  # id -> when
         self.awaits_first_answer = bool(socket)
         self.unknown: str | None = "not asked yet" if socket else "--pod-resources-socket is empty"
 
     def refresh(self) -> None:
-        """Ask the kubelet. While it does not answer, its last answer counts."""
+        """Ask the kubelet. While it does not answer, its last answer stays valid."""
         if self._socket is None:
             return
         try:
-            listed = held_ids(self._socket, _CALL_SECONDS)
+            listed = allocated_ids(self._socket, _CALL_SECONDS)
         except KubeletError as error:
             log.debug("%s", error)
             self.unknown = str(error)
@@ -159,31 +162,23 @@ class Allocations:
             self.awaits_first_answer = False
 
     def note(self, ids: Iterable[str]) -> None:
-        """What a container was given now."""
+        """Add ids that were just allocated."""
         with self._lock:
-            self._given.update(dict.fromkeys(ids, self._monotonic()))
+            self._just_allocated.update(dict.fromkeys(ids, self._monotonic()))
 
-    def held(self, resource: str) -> Mapping[str, frozenset[str]]:
-        """Ids, each with the resources that it is held under; what was just given is of `resource`."""
+    def allocated(self, resource: str) -> Mapping[str, frozenset[str]]:
+        """Allocated ids and their resources; `resource` is that of the ids that were just allocated."""
         with self._lock:
-            oldest = self._monotonic() - _JUST_GIVEN_SECONDS
-            self._given = {each: when for each, when in self._given.items() if when > oldest}
-            return {**dict.fromkeys(self._given, frozenset({resource})), **self._listed}
-
-
-# --- endpoint ------------------------------------------------------------
-# The plugin's own socket in the kubelet's folder.
-
-
-_CONNECT_SECONDS = 2.0
-_THREADS = MOST_STREAMS + 8  # each stream holds one; the others answer calls
-_STOP_SECONDS = 2.0
-_FOR_OWNER_ONLY = 0o177
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+            oldest = self._monotonic() - _JUST_ALLOCATED_SECONDS
+            self._just_allocated = {
+                each: when for each, when in self._just_allocated.items() if when > oldest
+            }
+            return {**dict.fromkeys(self._just_allocated, frozenset({resource})), **self._listed}
 
 
 class EndpointError(Exception):
-    """The socket cannot be served. `reason` can be counted; the text is one line for people."""
+    """The plugin cannot listen on its socket. `reason` is the value of a metric's label; the text is one line
+    for people."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -194,15 +189,15 @@ def check_folder(folder: Path) -> None:
     """Raises EndpointError for a folder in which no socket can be made."""
     if not folder.is_dir():
         raise EndpointError(
-            "no_folder", f"{folder} is not a folder: is this a node with a kubelet, and is it mounted here?"
+            "no_folder", f"{folder} is not a folder: does this node run a kubelet, and is its folder mounted?"
         )
     scratch = folder / f".accelscope-{os.getpid()}"
     try:
-        scratch.touch()  # what a user may do on paper says little: folders may be read-only even to root
-        scratch.unlink(missing_ok=True)  # a kubelet that starts may have been faster
-    except FileNotFoundError as error:  # as a file system of the kernel's own has it, such as /proc
+        scratch.touch()  # permissions are not enough: a folder may be read-only even for root
+        scratch.unlink(missing_ok=True)  # a starting kubelet may have removed it
+    except FileNotFoundError as error:  # raised by file systems such as /proc
         raise EndpointError(
-            "not_writable", f"{folder} is no folder to write in: give the kubelet's with --plugin-dir"
+            "not_writable", f"no file can be created in {folder}: set --plugin-dir to the kubelet's folder"
         ) from error
     except OSError as error:
         problem = f"{folder} cannot be written to ({_text(error)})"
@@ -212,14 +207,14 @@ def check_folder(folder: Path) -> None:
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens on a socket. Raises OSError where that cannot be told."""
+    """Whether a server listens on the socket. Raises OSError if that cannot be determined."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         try:
             probe.connect(os.fspath(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except BlockingIOError:  # there is a queue before it
+        except BlockingIOError:  # the server's queue is full
             return True
         return True
 
@@ -238,12 +233,12 @@ class Endpoint:
         check_folder(self.path.parent)
         _clear(self.path)
         server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="kubelet"), [self._handlers])
-        # The kubelet is root. A mode that is set after the socket was made would leave it open for a moment.
-        mask = os.umask(_FOR_OWNER_ONLY)
+        # The kubelet runs as root. A later chmod would leave the socket open to others for a moment.
+        mask = os.umask(_OWNER_ONLY_UMASK)
         try:
             server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
-            raise EndpointError("not_served", f"{self.path} cannot be listened on: {error}") from error
+            raise EndpointError("not_served", f"cannot listen on {self.path}: {error}") from error
         finally:
             os.umask(mask)
         server.start()
@@ -252,16 +247,16 @@ class Endpoint:
 
     @property
     def alive(self) -> bool:
-        """Whether the socket is still there. A kubelet that starts empties its folder."""
+        """Whether the socket still exists. A starting kubelet empties its folder."""
         return self._mark is not None and _mark(self.path) == self._mark
 
     def stop(self) -> None:
-        """No harm if it is not running. Another's socket that took this one's place is left alone."""
+        """Leaves a socket that another process created in its place. Does nothing if not running."""
         if self._server is None:
             return
         ours = self.alive
-        # grpcio removes the file by its name, whosever it is by now.
-        aside = None if ours else _kept_aside(self.path)
+        # grpcio removes the file by its name, even if it is another process's socket.
+        aside = None if ours else _link_aside(self.path)
         self._server.stop(grace=0.5).wait(_STOP_SECONDS)
         self._server = self._mark = None
         if ours:
@@ -271,22 +266,23 @@ class Endpoint:
 
 
 def _clear(path: Path) -> None:
-    """Remove what a plugin that was killed left behind."""
+    """Remove the socket of a plugin that was killed."""
     try:
         status = path.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode):
-        raise EndpointError("not_a_socket", f"{path} is there and is not a socket: remove it")
+        raise EndpointError("not_a_socket", f"{path} exists and is not a socket: remove it")
     try:
         taken = answers(path)
     except OSError as error:
-        raise EndpointError("not_served", f"{path} is there and cannot be asked: {_text(error)}") from error
+        raise EndpointError(
+            "not_served", f"{path} exists and cannot be connected to: {_text(error)}"
+        ) from error
     if taken:
         raise EndpointError(
             "occupied",
-            f"another plugin answers on {path}: stop it, or give this one another --socket-name and "
-            "--resource-name",
+            f"another plugin listens on {path}: stop it, or set another --socket-name and --resource-name",
         )
     try:
         path.unlink(missing_ok=True)
@@ -294,7 +290,7 @@ def _clear(path: Path) -> None:
         raise EndpointError("not_writable", f"{path} cannot be removed: {_text(error)}") from error
 
 
-def _kept_aside(path: Path) -> Path | None:
+def _link_aside(path: Path) -> Path | None:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(OSError):
         aside.hardlink_to(path)
@@ -307,33 +303,32 @@ def _mark(path: Path) -> tuple[int, int] | None:
         status = path.lstat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino  # which no other has while our socket is bound to it
+    return status.st_dev, status.st_ino  # unique while our socket is bound to it
 
 
 def _text(error: OSError) -> str:
     return "no answer" if error.errno == errno.ETIMEDOUT else error.strerror or str(error)
 
 
-# --- registration ------------------------------------------------------------
-# Keeps the plugin known to the kubelet, whatever happens to either of them.
-#
-# A kubelet that starts empties its folder, makes its socket anew and has forgotten its plugins. One that
-# lives may lose a plugin too. So the two sockets and the kubelet's stream are looked at every moment, and
-# what is amiss is mended. What goes wrong is said once, and again only when something else goes wrong.
-
-
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds."""
+class Timeouts:
+    """All in seconds."""
 
-    first_retry: float = 1.0  # doubled at each failure
+    first_retry: float = 1.0  # doubles at each failure
     longest_retry: float = 30.0
-    stream: float = 10.0  # for the kubelet to listen once it was told, or again
-    takeover: float = 10.0  # for the kubelet to see that an earlier plugin has gone
-    first_answer: float = 60.0  # for the kubelet to list what is allocated, before the first offer
+    stream: float = 10.0  # for the kubelet to open its stream after registration, or again
+    takeover: float = 10.0  # for the kubelet to notice that an earlier plugin has ended
+    first_answer: float = 60.0  # for the kubelet to list the allocated devices before the first offer
 
 
 class Registration:
+    """Keeps the plugin registered.
+
+    A starting kubelet empties its folder, creates a new socket and does not remember its plugins. A running
+    one may lose a plugin too. Each tick therefore checks both sockets and the kubelet's stream, and registers
+    again if needed. An error is logged once, and again when it changes.
+    """
+
     def __init__(
         self,
         *,
@@ -342,7 +337,7 @@ class Registration:
         pod_resources: Path | None,
         handlers: Any,
         tally: Tally,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kubelet = folder / SOCKET_NAME
@@ -350,14 +345,14 @@ class Registration:
         self._endpoint = Endpoint(folder / endpoint_name, handlers)
         self._pod_resources = pod_resources
         self._tally = tally
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._monotonic = monotonic
-        self._mark: object = None  # of the kubelet's socket, when it was last tried
+        self._mark: object = None  # of the kubelet's socket at the last attempt
         self._registered_at: float | None = None
-        self._served_since: float | None = None  # when the resource was first seen to be served by others
+        self._served_since: float | None = None  # when another plugin was first seen to serve the resource
         self._failures = 0
         self._not_before = 0.0
-        self._said = ""
+        self._logged = ""
         self._lock = threading.Lock()
         self._stopped = False
         self.trouble: str | None = "not registered yet"  # one line, for the readiness probe
@@ -367,28 +362,28 @@ class Registration:
         return self._registered_at is not None
 
     def tick(self, resource: str) -> None:
-        """See to it that the kubelet knows this plugin as the one that serves `resource`."""
+        """Register `resource` if the kubelet does not have this plugin for it."""
         with self._lock:
             if not self._stopped:
-                self._mend(resource)
+                self._register_if_needed(resource)
 
-    def _mend(self, resource: str) -> None:
+    def _register_if_needed(self, resource: str) -> None:
         now = self._monotonic()
         current = mark(self._kubelet)
-        if current != self._mark:  # another kubelet: what went wrong before says nothing
+        if current != self._mark:  # the kubelet restarted: earlier failures do not count
             self._mark, self._failures, self._not_before = current, 0, now
             self._registered_at = self._served_since = None
         if self.registered and not self._endpoint.alive:
-            log.info("the plugin's socket is gone")
+            log.info("the plugin's socket was removed")
             self._registered_at, self._not_before = None, now
-        if self.registered and self._is_heard(now):
+        if self.registered and self._is_watched(now):
             return
         if now < self._not_before:
             return
         try:
             self._serve()
             self._expect_kubelet()
-            self._refuse_what_others_serve(resource, now)
+            self._check_other_plugins(resource, now)
             register(
                 self._kubelet,
                 endpoint=self._endpoint_name,
@@ -402,12 +397,12 @@ class Registration:
         self._failures = 0
         self._served_since = None
         self.trouble = None
-        self._said = ""
+        self._logged = ""
         self._tally.count("registrations")
-        log.info("registered %s with the kubelet, through %s", resource, self._endpoint.path)
+        log.info("registered %s with the kubelet on %s", resource, self._endpoint.path)
 
     def stop(self) -> None:
-        """Waits for a call to the kubelet that is under way."""
+        """Waits for a running call to the kubelet."""
         with self._lock:
             self._stopped = True
             self._endpoint.stop()
@@ -416,23 +411,25 @@ class Registration:
 
     def _expect_kubelet(self) -> None:
         if self._mark is None:
-            raise KubeletError("no_socket", f"{self._kubelet} is not there: waiting for the kubelet")
+            raise KubeletError("no_socket", f"{self._kubelet} does not exist: waiting for the kubelet")
 
     def _serve(self) -> None:
         if not self._endpoint.alive:
             self._endpoint.stop()
             self._endpoint.start()
 
-    def _is_heard(self, now: float) -> bool:
-        """A kubelet that was told begins to listen at once; one that stopped has dropped the plugin."""
+    def _is_watched(self, now: float) -> bool:
+        """Whether the kubelet has a stream open, or had one a moment ago. It opens one right after
+        registration, and closes it when it drops the plugin."""
         if self._tally.listening:
             return True
         silent = self._tally.since_listened_seconds
-        since_told = now - (self._registered_at or now)
-        return min(since_told, since_told if silent is None else silent) < self._patience.stream
+        registered = now - (self._registered_at or now)
+        return min(registered, registered if silent is None else silent) < self._timeouts.stream
 
-    def _refuse_what_others_serve(self, resource: str, now: float) -> None:
-        """What the kubelet lists right after a plugin ended may still be that plugin's: it is given time."""
+    def _check_other_plugins(self, resource: str, now: float) -> None:
+        """Raises KubeletError if another plugin serves the resource. The kubelet may list the devices of a
+        plugin for some time after its end."""
         if self._pod_resources is None or self._tally.listening:
             return
         try:
@@ -444,29 +441,29 @@ class Registration:
             self._served_since = None
             return
         self._served_since = now if self._served_since is None else self._served_since
-        if now - self._served_since < self._patience.takeover:
-            raise KubeletError("served", f"{resource} is still served by a plugin that was here before")
+        if now - self._served_since < self._timeouts.takeover:
+            raise KubeletError("served", f"{resource} is still served by an earlier plugin")
         raise KubeletError(
             "served",
-            f"another plugin serves {resource} ({len(ids)} devices, such as {ids[0]}): remove it, or give "
-            "this one another --resource-name",
+            f"another plugin serves {resource} ({len(ids)} devices, such as {ids[0]}): remove it, or set "
+            "another --resource-name",
         )
 
     def _failed(self, error: EndpointError | KubeletError, now: float) -> None:
-        patience = self._patience
+        timeouts = self._timeouts
         self._registered_at = None
         self._failures += 1
-        taking_over = error.reason == "served" and now - (self._served_since or now) < patience.takeover
-        wait = min(patience.longest_retry, patience.first_retry * 2 ** min(self._failures - 1, 16))
+        taking_over = error.reason == "served" and now - (self._served_since or now) < timeouts.takeover
+        wait = min(timeouts.longest_retry, timeouts.first_retry * 2 ** min(self._failures - 1, 16))
         if error.reason == "served":
-            wait = patience.first_retry if taking_over else patience.longest_retry
+            wait = timeouts.first_retry if taking_over else timeouts.longest_retry
         elif error.reason == "no_socket":
-            wait = patience.first_retry
+            wait = timeouts.first_retry
         self._not_before = now + wait
         self.trouble = str(error)
-        if self.trouble == self._said:
+        if self.trouble == self._logged:
             return
-        self._said = self.trouble
+        self._logged = self.trouble
         self._tally.count("registration_errors", error.reason)
         waiting = taking_over or error.reason == "no_socket"
         log.log(logging.INFO if waiting else logging.ERROR, "%s", self.trouble)

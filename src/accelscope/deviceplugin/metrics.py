@@ -1,10 +1,10 @@
-"""Metrics of the plugin itself: families as data, and the page that is made of them."""
+"""The plugin's own metrics, and the pages of its HTTP server."""
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from accelscope.metrics.catalogue.own import READERS
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page
@@ -35,7 +35,7 @@ class PluginView:
     preferred: int = 0
     stream_seconds: float | None = None
     since_listened_seconds: float | None = None
-    config_reloads: tuple[Counted, ...] = field(default=())
+    config_reloads: tuple[Counted, ...] = ()
 
 
 _plugin = Declare[PluginView](Scope.AGENT)
@@ -44,52 +44,52 @@ PLUGIN: tuple[Family, ...] = (
     _plugin.series(
         "accelscope_device_plugin_info",
         "",
-        "Version of the plugin, its node, and what it offers whose devices as; 1.",
+        "Version of the plugin, its node, the vendor of its devices and the resource that it offers; 1.",
         ("version", "node", "vendor", "resource"),
         lambda v: [((v.version, v.node, v.vendor, v.resource), 1)],
     ),
     _plugin(
         "accelscope_device_plugin_registered",
         "",
-        "1 if the kubelet took the plugin's registration and nothing since says that it lost it.",
+        "1 if the plugin is registered with the kubelet.",
         lambda v: v.registered,
     ),
     _plugin(
         "accelscope_device_plugin_registrations_total",
         "",
-        "Times that the plugin was registered.",
+        "Registrations with the kubelet.",
         lambda v: v.registrations,
     ),
     _plugin.series(
         "accelscope_device_plugin_registration_errors_total",
         "",
-        "Troubles that kept the plugin from being registered, by reason; each counts once while it lasts.",
+        "Errors that prevented registration, by reason; a lasting error counts once.",
         ("reason",),
         lambda v: [((c.reason,), c.count) for c in v.registration_errors],
     ),
     _plugin(
         "accelscope_device_plugin_kubelet_listening",
         "",
-        "1 while the kubelet listens for changes of the devices.",
+        "1 while the kubelet has a ListAndWatch stream open.",
         lambda v: v.listening,
     ),
     _plugin(
         "accelscope_device_plugin_stream_seconds",
         "seconds",
-        "How long the kubelet has been listening without a break.",
+        "Age of the kubelet's oldest open ListAndWatch stream.",
         lambda v: v.stream_seconds,
     ),
     _plugin(
         "accelscope_device_plugin_since_listened_seconds",
         "seconds",
-        "Time since the kubelet last listened; 0 while it does.",
+        "Time since the kubelet's last ListAndWatch stream ended; 0 while one is open.",
         lambda v: v.since_listened_seconds,
     ),
     _plugin.series(
         "accelscope_device_plugin_devices",
         "",
-        "Devices by what the kubelet is told of them: healthy, unhealthy; and those that are not offered: "
-        "disabled by setting, withheld because they cannot be handed out.",
+        "Devices by state: healthy or unhealthy if offered, disabled by setting, or withheld because they "
+        "cannot be allocated.",
         ("state",),
         lambda v: [
             (("healthy",), v.healthy),
@@ -101,33 +101,33 @@ PLUGIN: tuple[Family, ...] = (
     _plugin.series(
         "accelscope_device_plugin_offers",
         "",
-        "Ids that the kubelet is offered: devices, cores or partitions, times their shares.",
+        "Ids offered to the kubelet: devices, cores or partitions, times their shares.",
         ("state",),
         lambda v: [(("healthy",), v.healthy_offers), (("unhealthy",), v.unhealthy_offers)],
     ),
     _plugin(
         "accelscope_device_plugin_allocations_total",
         "",
-        "Allocations that were answered.",
+        "Successful Allocate calls.",
         lambda v: v.allocations,
     ),
     _plugin.series(
         "accelscope_device_plugin_allocation_errors_total",
         "",
-        "Allocations that were refused, by reason.",
+        "Rejected Allocate calls, by reason.",
         ("reason",),
         lambda v: [((c.reason,), c.count) for c in v.allocation_errors],
     ),
     _plugin(
         "accelscope_device_plugin_preferred_allocations_total",
         "",
-        "Times that the kubelet asked which devices would be best.",
+        "GetPreferredAllocation calls.",
         lambda v: v.preferred,
     ),
     _plugin.series(
         "accelscope_device_plugin_config_reloads_total",
         "",
-        "Changes of the settings file that were noticed, by what came of them.",
+        "Changes of the settings file, by result.",
         ("result",),
         lambda v: [((c.reason,), c.count) for c in v.config_reloads],
     ),
@@ -157,14 +157,12 @@ def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
     return f"{name}{written} {number_text(number)}\n"
 
 
-# --- pages ------------------------------------------------------------
-# What the plugin's HTTP server answers. The page is made when it is asked for: it is small.
-
-
-Probe = Callable[[], str | None]  # what is wrong, in one line
+Probe = Callable[[], str | None]  # the problem in one line; None: no problem
 
 
 class Pages:
+    """The pages of the HTTP server, rendered at each request: they are small."""
+
     def __init__(self, view: Callable[[], PluginView], *, alive: Probe, ready: Probe) -> None:
         self._view = view
         self._alive = alive
@@ -188,15 +186,13 @@ class Pages:
         return Response.text(200, "AccelScope device plugin: /metrics, /healthz, /readyz")
 
 
-def _probe(trouble: str | None) -> Response:
-    return Response.text(200, "ok") if trouble is None else Response.text(503, trouble)
-
-
-# --- tally ------------------------------------------------------------
-# What the plugin counts of itself; threads of the kubelet's calls and of the loop write here.
+def _probe(problem: str | None) -> Response:
+    return Response.text(200, "ok") if problem is None else Response.text(503, problem)
 
 
 class Tally:
+    """Counters, written by the plugin's loops and by the threads of the kubelet's calls."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._clock = clock
@@ -217,10 +213,10 @@ class Tally:
             found = sorted((reason, count) for (name, reason), count in self._counts.items() if name == what)
         return tuple(Counted(reason, count) for reason, count in found)
 
-    def stream_began(self, most: int) -> object | None:
-        """A token to end it with; None: there are as many as there may be."""
+    def stream_began(self, maximum: int) -> object | None:
+        """A token for stream_ended(); None: the maximum is reached."""
         with self._lock:
-            if len(self._streams) >= most:
+            if len(self._streams) >= maximum:
                 return None
             token = object()
             self._streams[token] = self._clock()
@@ -238,13 +234,12 @@ class Tally:
 
     @property
     def stream_seconds(self) -> float | None:
-        """How long the kubelet has been listening without a break."""
         with self._lock:
             return None if not self._streams else self._clock() - min(self._streams.values())
 
     @property
     def since_listened_seconds(self) -> float | None:
-        """0 while the kubelet listens; None: it never did."""
+        """0 while a stream is open; None: there never was one."""
         with self._lock:
             if self._streams:
                 return 0.0

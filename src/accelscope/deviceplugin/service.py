@@ -1,4 +1,4 @@
-"""The calls of the kubelet: service v1beta1.DevicePlugin."""
+"""The gRPC service v1beta1.DevicePlugin, which the kubelet calls."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,24 +11,26 @@ import grpc
 from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
 from accelscope.deviceplugin.metrics import Tally
 from accelscope.deviceplugin.offers import Inventory, Offer
-from accelscope.deviceplugin.vendor import Edits, Given, NotAvailable
+from accelscope.deviceplugin.vendor import AllocatedDevice, ContainerEdits, NotAvailable
 from accelscope.deviceplugin.watch import DriverCalls
 from accelscope.vendors.common.contract import ReaderError
 
-# --- preferred ------------------------------------------------------------
-# Which of the available devices a container should best get: pure functions over offers.
-#
-# Fewest cards first: what is left over can then still go to somebody who needs a whole card, and a
-# container's parts are near each other. Then fewest NUMA nodes. Then the fullest cards, and cores that stand
-# side by side.
+log = logging.getLogger(__name__)
 
+NAME = "v1beta1.DevicePlugin"
+MAX_STREAMS = 8  # of kubelets: one that runs, and earlier ones whose connection is not closed yet
 
-_MOST_NUMA_NODES = 8  # beyond, subsets are too many to try: NUMA is then left out
+_HEALTHY, _UNHEALTHY = "Healthy", "Unhealthy"
+_STREAM_CHECK_SECONDS = 1.0
+_ALLOCATE_SECONDS = 10.0
+_MAX_NUMA_NODES = 8  # with more there are too many combinations to try, and NUMA nodes are ignored
+
+MakeEdits = Callable[[list[AllocatedDevice]], ContainerEdits]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an id lies, as far as it is known."""
+    """The location of an id, as far as it is known."""
 
     id: str
     card: str
@@ -39,8 +41,11 @@ class _Place:
 def preferred(
     available: Sequence[str], must: Sequence[str], size: int, offers: Mapping[str, Offer]
 ) -> list[str]:
-    """`size` of `available`, with all of `must`; fewer only where fewer are available, more only where `must`
-    has more. An id that is not offered (any more) counts as a card of its own."""
+    """Choose `size` of `available` for a container, with all of `must`; fewer if fewer are available, more if
+    `must` has more. An id that is not offered counts as a card of its own.
+
+    Prefers few cards: whole cards stay free for others, and a container's cores are close together. Then few
+    NUMA nodes, then the fullest cards and adjacent cores."""
     needed = [_place(each, offers) for each in dict.fromkeys(must)]
     required = {place.id for place in needed}
     free: dict[str, list[_Place]] = {}
@@ -53,16 +58,16 @@ def preferred(
         chosen.setdefault(place.card, []).append(place)
     missing = min(size - len(needed), sum(map(len, free.values())))
     taken = list(needed)
-    # On cards that the container is on anyhow, the one with least left first.
+    # Cards that the container uses anyway, those with the fewest free units first.
     for card in sorted(chosen, key=lambda card: len(free.get(card, ()))):
         if missing > 0:
-            picked = _side_by_side(free.pop(card, []), chosen[card], missing)
+            picked = _adjacent(free.pop(card, []), chosen[card], missing)
             taken += picked
             missing -= len(picked)
     if missing > 0:
         nodes = {place.numa_node for place in needed}
         for card, count in _fewest_cards(free, missing, nodes):
-            taken += _side_by_side(free[card], [], count)
+            taken += _adjacent(free[card], [], count)
     return [place.id for place in taken]
 
 
@@ -77,11 +82,11 @@ def _place(each: str, offers: Mapping[str, Offer]) -> _Place:
 def _fewest_cards(
     free: Mapping[str, Sequence[_Place]], missing: int, nodes: set[int | None]
 ) -> list[tuple[str, int]]:
-    """Cards and how many to take from each; `nodes` are those that the container is on already."""
+    """Cards and how many units to take from each; `nodes` are those that the container uses already."""
     on_node = {card: places[0].numa_node for card, places in free.items()}
     others = sorted(set(on_node.values()) - nodes, key=lambda node: (node is None, node or 0))
     best: list[tuple[str, int]] | None = None
-    for added in range(len(others) + 1) if len(others) <= _MOST_NUMA_NODES else (len(others),):
+    for added in range(len(others) + 1) if len(others) <= _MAX_NUMA_NODES else (len(others),):
         for extra in combinations(others, added):
             within = {
                 card: len(free[card]) for card in free if on_node[card] in nodes or on_node[card] in extra
@@ -95,7 +100,7 @@ def _fewest_cards(
 
 
 def _packed(room: Mapping[str, int], missing: int) -> list[tuple[str, int]]:
-    """The largest cards until one is enough for the rest; of those that are, the smallest."""
+    """The largest cards until one card has enough for the rest; then the smallest such card."""
     plan: list[tuple[str, int]] = []
     left = dict(room)
     while missing > 0:
@@ -106,35 +111,23 @@ def _packed(room: Mapping[str, int], missing: int) -> list[tuple[str, int]]:
     return plan
 
 
-def _side_by_side(free: Sequence[_Place], beside: Sequence[_Place], count: int) -> list[_Place]:
-    """At most `count` of one card's, near each other and to those that the container has of it already."""
+def _adjacent(free: Sequence[_Place], beside: Sequence[_Place], count: int) -> list[_Place]:
+    """At most `count` units of one card, close to each other and to those that the container already has."""
     ordered = sorted(free, key=lambda place: place.order)
     if count >= len(ordered):
         return ordered
-    kept = [place.order[0] for place in beside]
+    present = [place.order[0] for place in beside]
 
     def spread(start: int) -> tuple[int, int, int]:
-        window = [place.order[0] for place in ordered[start : start + count]] + kept
+        window = [place.order[0] for place in ordered[start : start + count]] + present
         return max(window) - min(window), ordered[start].order[0] % count, start
 
     start = min(range(len(ordered) - count + 1), key=spread)
     return ordered[start : start + count]
 
 
-log = logging.getLogger(__name__)
-
-NAME = "v1beta1.DevicePlugin"
-MOST_STREAMS = 8  # kubelets that listen at a time: one, and those that are about to be gone
-
-_HEALTHY, _UNHEALTHY = "Healthy", "Unhealthy"
-_LOOK_AROUND_SECONDS = 1.0
-_ALLOCATE_SECONDS = 10.0
-
-MakeEdits = Callable[[list[Given]], Edits]
-
-
 class PluginService:
-    """`make_edits` may block as a driver does; it is given `_ALLOCATE_SECONDS`."""
+    """`make_edits` may block in the driver; it has `_ALLOCATE_SECONDS`."""
 
     def __init__(
         self,
@@ -150,8 +143,6 @@ class PluginService:
         self._calls = DriverCalls()
 
     def handlers(self) -> Any:
-        """For grpcio's server."""
-
         def unary(method: Any, request: Any, response: Any) -> Any:
             return grpc.unary_unary_rpc_method_handler(
                 method,
@@ -182,24 +173,24 @@ class PluginService:
         return own_options()
 
     def list_and_watch(self, _request: messages.Empty, context: Any) -> Iterator[messages.DeviceList]:
-        """A list at once, and another whenever it changes, until one of the two hangs up."""
-        token = self._tally.stream_began(MOST_STREAMS)
+        """Sends the list at once and after each change, until either side closes the stream."""
+        token = self._tally.stream_began(MAX_STREAMS)
         if token is None:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MOST_STREAMS} others are listening already")
-        if not context.add_callback(self._inventory.wake):  # it has hung up already
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open already")
+        if not context.add_callback(self._inventory.wake):  # the client has already disconnected
             self._tally.stream_ended(token)
             return
-        log.info("the kubelet listens")
+        log.info("the kubelet opened its stream")
         try:
             version = 0
             while context.is_active() and not self._inventory.closed:
-                newer = self._inventory.newer(version, _LOOK_AROUND_SECONDS)
+                newer = self._inventory.wait_for_change(version, _STREAM_CHECK_SECONDS)
                 if newer is not None:
                     version, offers = newer
                     yield messages.DeviceList(devices=[_device(offer) for offer in offers])
         finally:
             self._tally.stream_ended(token)
-            log.info("the kubelet no longer listens")
+            log.info("the kubelet closed its stream")
 
     def preferred_allocation(
         self, request: messages.PreferredAllocationRequest, _context: Any
@@ -223,43 +214,45 @@ class PluginService:
         return messages.AllocateResponse(container_responses=responses)
 
     def pre_start(self, _request: messages.PreStartContainerRequest, _context: Any) -> messages.Empty:
-        """There is nothing to do; kubelets ask only plugins that want to be asked."""
+        """Never called: the options do not ask for it."""
         return messages.Empty()
 
     def _container(self, ids: list[str], context: Any) -> messages.ContainerAllocateResponse:
         offers = self._inventory.by_id
         unknown = [each for each in ids if each not in offers]
         if unknown or not ids:
-            what = f"unknown device id {unknown[0][:80]!r}" if unknown else "no device id was given"
-            self._refuse(
+            problem = f"unknown device id {unknown[0][:80]!r}" if unknown else "the request has no device id"
+            self._reject(
                 context,
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "unknown_id",
-                f"{what}: {len(offers)} ids are offered now, and this is none of them",
+                f"{problem}; {len(offers)} ids are offered",
             )
-        # Kubelets send them as they come out of a set: programs expect npu0 before npu1.
-        asked = set(ids)
-        given = [Given(offer.device, offer.cores) for each, offer in offers.items() if each in asked]
+        # The kubelet sends ids in random order; programs expect npu0 before npu1.
+        requested = set(ids)
+        allocated = [
+            AllocatedDevice(offer.device, offer.cores) for each, offer in offers.items() if each in requested
+        ]
         try:
-            edits = self._calls.call(",".join(ids), lambda: self._made(given), _ALLOCATE_SECONDS)
+            edits = self._calls.call(",".join(ids), lambda: self._try_edits(allocated), _ALLOCATE_SECONDS)
         except ReaderError as error:
-            self._refuse(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
+            self._reject(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
         if isinstance(edits, NotAvailable):
-            self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "not_available", str(edits))
+            self._reject(context, grpc.StatusCode.FAILED_PRECONDITION, "not_available", str(edits))
         self._note_allocated(ids)
         log.info("allocated %s: %s", ", ".join(ids), _summary(edits))
         return _response(edits)
 
-    def _made(self, given: list[Given]) -> Edits | NotAvailable:
-        """What is said about a device travels through the deadline as an answer, not as a fault."""
+    def _try_edits(self, allocated: list[AllocatedDevice]) -> ContainerEdits | NotAvailable:
+        """Returns NotAvailable: DriverCalls would turn it into an unexpected error."""
         try:
-            return self._make_edits(given)
+            return self._make_edits(allocated)
         except NotAvailable as error:
             return error
 
-    def _refuse(self, context: Any, code: Any, reason: str, text: str) -> NoReturn:
+    def _reject(self, context: Any, code: Any, reason: str, text: str) -> NoReturn:
         self._tally.count("allocation_errors", reason)
-        log.warning("not allocated: %s", text)
+        log.warning("allocation rejected: %s", text)
         context.abort(code, text)
         raise AssertionError("abort does not return")
 
@@ -276,7 +269,7 @@ def _device(offer: Offer) -> messages.Device:
     return messages.Device(id=offer.id, health=health, topology=topology)
 
 
-def _response(edits: Edits) -> messages.ContainerAllocateResponse:
+def _response(edits: ContainerEdits) -> messages.ContainerAllocateResponse:
     return messages.ContainerAllocateResponse(
         envs=edits.environment,
         mounts=[
@@ -294,7 +287,7 @@ def _response(edits: Edits) -> messages.ContainerAllocateResponse:
     )
 
 
-def _summary(edits: Edits) -> str:
+def _summary(edits: ContainerEdits) -> str:
     parts = [f"{name}={value}" for name, value in edits.environment.items()]
     parts += edits.cdi
     return ", ".join([*parts, f"{len(edits.nodes)} device nodes", f"{len(edits.mounts)} mounts"])

@@ -1,8 +1,9 @@
-"""The device plugin's settings, each declared once: flag, environment variable, YAML key, reference page."""
+"""The device plugin's settings. Each declaration gives a flag, an environment variable, a YAML key and a row
+of the reference page."""
 
 import argparse
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,79 +30,97 @@ from accelscope.config import (
 from accelscope.config.log import FORMATS, LEVELS
 from accelscope.config.settings import flag_name, key_name
 from accelscope.deviceplugin.health import HealthRule
-from accelscope.deviceplugin.vendor import Roots, open_vendor
-from accelscope.model import Device, Vendor
+from accelscope.deviceplugin.vendor import (
+    BadDivision,
+    Division,
+    Roots,
+    division_of,
+    open_vendor,
+    plugin_declarations,
+)
+from accelscope.model import Vendor
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import Paths, ReaderOptions
-from accelscope.vendors.declaration import VendorSetting
-from accelscope.vendors.furiosa.devfiles import core_file
+from accelscope.vendors.declaration import PluginDeclaration, VendorSetting
 
-# --- kinds ------------------------------------------------------------
-# Kinds of settings that only the device plugin has.
+_PLUGINS = plugin_declarations()
+_DEFAULT_VENDOR = next(name for name, plugin in _PLUGINS.items() if plugin.default)
+_DIVISION_SETTINGS = tuple(declared for plugin in _PLUGINS.values() for declared in plugin.settings)
+
+# These come from the file or from flags and environment, never from both: the keys of Furiosa's own plugin,
+# whose place this plugin can take, and the others that decide what is offered.
+EXCLUSIVE_SETTINGS = (
+    *(declared.name for declared in _DIVISION_SETTINGS),
+    "interval",
+    "disabled_devices",
+    "plugin_dir",
+    "socket_name",
+    "resource_name",
+    "vendor",
+    "shares",
+)
+
+_SOCKET_PATH_BYTES = 107  # the longest address of a unix socket
+_SUFFIX = ".sock"
 
 
-_MOST_DOMAIN_CHARACTERS = 244  # 253 of a domain, less the word that quotas put before it
-_QUOTA = "requests."
-_KUBERNETES = "kubernetes.io/"
-_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+# Kinds of settings that only the device plugin has
 
 ABSOLUTE_PATH = Text("an absolute path", r"/[^\x00-\x1f\x7f]*")
 ABSOLUTE_PATH_OR_NONE = Text("an absolute path", r"(/[^\x00-\x1f\x7f]*)?")
 
 
-class ByVendor(Text):
-    """Text that depends on the vendor when not given; that of the usual vendor is shown as the default."""
+class TextByVendor(Text):
+    """Text whose default depends on the vendor. The default vendor's is shown."""
 
-    def __init__(self, allowed: str, pattern: str, usual: str) -> None:
+    def __init__(self, allowed: str, pattern: str, default: str) -> None:
         super().__init__(allowed, pattern)
-        self._usual = usual
+        self._default = default
 
     def text(self, value: str) -> str:
-        return value or self._usual
+        return value or self._default
 
 
-class ResourceName(ByVendor):
-    """What Kubernetes takes as the name of an extended resource. A kubelet would refuse others, too, but only
-    when it is told of them, and not in words that say what to write instead."""
+class ResourceName(TextByVendor):
+    """The name of an extended resource. A kubelet rejects a bad name too, but only at registration and
+    without a hint at what is allowed."""
 
-    def __init__(self, usual: str) -> None:
+    _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+    _MAX_DOMAIN_CHARACTERS = 244  # 253 of a domain, less the prefix that quotas add
+    _QUOTA_PREFIX = "requests."
+
+    def __init__(self, default: str) -> None:
         super().__init__(
             "a name such as vendor.com/device",
-            rf"{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?",
-            usual,
+            rf"{self._LABEL}(\.{self._LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?",
+            default,
         )
 
     def parse(self, text: str) -> str:
         name = super().parse(text)
-        if _KUBERNETES in name:
-            raise BadValue("kubernetes.io is for Kubernetes' own resources: take a domain of yours")
-        if name.startswith(_QUOTA):
-            raise BadValue("requests. is how quotas begin: take another domain")
-        if len(name.partition("/")[0]) > _MOST_DOMAIN_CHARACTERS:
-            raise BadValue(f"what stands before / is longer than {_MOST_DOMAIN_CHARACTERS} characters")
+        if "kubernetes.io/" in name:
+            raise BadValue("kubernetes.io is reserved for Kubernetes: use another domain")
+        if name.startswith(self._QUOTA_PREFIX):
+            raise BadValue("requests. is reserved for quotas: use another domain")
+        if len(name.partition("/")[0]) > self._MAX_DOMAIN_CHARACTERS:
+            raise BadValue(f"the part before / is longer than {self._MAX_DOMAIN_CHARACTERS} characters")
         return name
-
-
-# --- disabled ------------------------------------------------------------
-# The setting `disabledDevices`: devices that are not to be offered, by node.
-
-
-_KEYS = ("devName", "nodeName")
 
 
 @dataclass(frozen=True, slots=True)
 class DisabledDevice:
-    name: str  # of a device or of a file of its cores, an uuid, serial number, PCI address or offered id
+    name: str  # of a device or of a file of its cores, a uuid, serial number, PCI address or offered id
     node: str | None = None  # None: on every node
 
 
-class _DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
+class DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
     metavar = "NAME,..."
     allowed = (
-        "a list of devices: names with commas between, or in the file entries of devName and nodeName "
+        "a list of devices: names separated by commas, or in the file entries with devName and nodeName "
         "(without nodeName: on every node)"
     )
     repeatable = True
+    _KEYS = ("devName", "nodeName")
 
     def parse(self, text: str) -> tuple[DisabledDevice, ...]:
         names = (name.strip() for name in text.split(","))
@@ -112,128 +131,56 @@ class _DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
             return self.parse(node)
         if not isinstance(node, Sequence):
             raise BadValue
-        return tuple(_entry(item) for item in node)
+        return tuple(self._entry(item) for item in node)
 
     def text(self, value: tuple[DisabledDevice, ...]) -> str:
         return ",".join(each.name for each in value)
 
-
-def _entry(item: Node) -> DisabledDevice:
-    if isinstance(item, str) and item.strip():
-        return DisabledDevice(item.strip())
-    if not isinstance(item, Mapping):
-        raise BadValue("an entry is neither a name nor devName with nodeName")
-    unknown = sorted(set(item) - set(_KEYS))
-    if unknown:
-        raise BadValue(f"{quoted(unknown[0])} is none of {' and '.join(_KEYS)}")
-    name, node = item.get("devName"), item.get("nodeName")
-    if not isinstance(name, str) or not name.strip():
-        raise BadValue("an entry has no devName")
-    if node is not None and (not isinstance(node, str) or not node.strip()):
-        raise BadValue(f"nodeName of {quoted(name)} is not a name")
-    return DisabledDevice(name.strip(), node and node.strip())
-
-
-DISABLED_DEVICES = _DisabledDevices()
-
-
-class Disabled:
-    """Those of one node, and the question whether something is one of them."""
-
-    def __init__(self, devices: Iterable[DisabledDevice], node: str) -> None:
-        self._spelling = {each.name.casefold(): each.name for each in devices if each.node in (None, node)}
-        self._names = frozenset(self._spelling)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Disabled) and self._names == other._names
-
-    def __hash__(self) -> int:
-        return hash(self._names)
-
-    def whole(self, device: Device) -> bool:
-        return not self._names.isdisjoint(_names(device))
-
-    def unit(self, unit_id: str) -> bool:
-        return unit_id.casefold() in self._names
-
-    def cores(self, device: Device) -> frozenset[int]:
-        """Of a card whose cores have device files of their own (npu0pe1)."""
-        files = (core_file(name) for name in self._names)
-        return frozenset(
-            core for file in files if file is not None and file.index == device.index for core in file.cores
-        )
-
-    def unfitting(self, devices: Sequence[Device], unit_ids: Iterable[str]) -> tuple[str, ...]:
-        """Names that are of nothing here, as they were written."""
-        here = {name for device in devices for name in _names(device)}
-        here.update(unit_id.casefold() for unit_id in unit_ids)
-        indices = {device.index for device in devices}
-        files = {name: core_file(name) for name in self._names - here}
-        return tuple(
-            written
-            for name, written in self._spelling.items()
-            if name in files and not ((file := files[name]) and file.cores and file.index in indices)
-        )
-
-
-def _names(device: Device) -> Iterable[str]:
-    names = (device.device_name, device.uuid, device.serial, device.pci_address, device.id)
-    return (name.casefold() for name in names if name is not None)
-
-
-FUSION, SINGLE = "Fusion", "Single"
-WHOLE = "none"
-# Cores of one partition, by the words of Furiosa's own plugin.
-PARTITIONS = {WHOLE: 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
-
-# On the command line or in the file, never in both: those of the plugin that this one takes the place of, and
-# what else says what is offered.
-OF_ONE_PLACE = (
-    "default_pe",
-    "interval",
-    "disabled_devices",
-    "plugin_dir",
-    "socket_name",
-    "resource_name",
-    "vendor",
-    "shares",
-    "partition",
-)
-
-_SOCKET_PATH_BYTES = 107  # what the address of a unix socket holds
-_SUFFIX = ".sock"
-
-
-_PLUGINS = {name: vendor.plugin for name, vendor in declarations().items() if vendor.plugin is not None}
-_USUAL_VENDOR = next(name for name, plugin in _PLUGINS.items() if plugin.usual)
-_SOCKET_NAME = ByVendor(
-    "a file name without folders", r"[A-Za-z0-9][A-Za-z0-9._-]*", _PLUGINS[_USUAL_VENDOR].socket_name
-)
-_RESOURCE_NAME = ResourceName(_PLUGINS[_USUAL_VENDOR].resource)
+    def _entry(self, item: Node) -> DisabledDevice:
+        if isinstance(item, str) and item.strip():
+            return DisabledDevice(item.strip())
+        if not isinstance(item, Mapping):
+            raise BadValue("an entry is neither a name nor a mapping of devName and nodeName")
+        unknown = sorted(set(item) - set(self._KEYS))
+        if unknown:
+            raise BadValue(f"unknown key {quoted(unknown[0])}: an entry has {' and '.join(self._KEYS)}")
+        name, node = item.get("devName"), item.get("nodeName")
+        if not isinstance(name, str) or not name.strip():
+            raise BadValue("an entry has no devName")
+        if node is not None and (not isinstance(node, str) or not node.strip()):
+            raise BadValue(f"nodeName of {quoted(name)} is not a name")
+        return DisabledDevice(name.strip(), node and node.strip())
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How devices are taken apart and shared: the values of three settings."""
+class OfferLayout:
+    """How devices are divided and shared. Devices that containers hold keep theirs when it changes."""
 
-    default_pe: str = FUSION
-    partition: str = WHOLE
-    shares: int = 1
+    division: Division
+    shares: int
+    values: tuple[tuple[str, str], ...]  # of the division settings
 
-    @property
-    def cores_per_unit(self) -> int:
-        """0: a whole device."""
-        return 1 if self.default_pe == SINGLE else self.partition_cores
+    def differing_keys(self, other: "OfferLayout") -> tuple[str, ...]:
+        """YAML keys of the settings whose values differ."""
+        values = dict(other.values)
+        names = [name for name, value in self.values if value != values.get(name)]
+        if self.shares != other.shares:
+            names.append("shares")
+        return tuple(map(key_name, names))
 
-    @property
-    def partition_cores(self) -> int:
-        """0: no partitions."""
-        return PARTITIONS[self.partition]
 
-    def keys_unlike(self, other: "Cut") -> tuple[str, ...]:
-        """Of the settings whose values differ."""
-        names = ("default_pe", "partition", "shares")
-        return tuple(key_name(name) for name in names if getattr(self, name) != getattr(other, name))
+def _division_setting(declared: VendorSetting) -> Setting:
+    kind = Choice(*declared.choices)
+    return Setting(
+        name=declared.name,
+        default=declared.default,
+        kind=kind,
+        help=declared.help,
+        group="Devices",
+        env_aliases=(),
+        reloadable=True,
+        metavar=kind.metavar,
+    )
 
 
 def _vendor_setting(declared: VendorSetting) -> Setting:
@@ -250,9 +197,18 @@ def _vendor_setting(declared: VendorSetting) -> Setting:
 
 
 def _root(default: str, text: str, effective: Callable[["PluginSettings"], object] | None = None) -> str:
-    """The kubelet and the container runtime take them as they stand: they have no folder to start from."""
+    """Absolute, because kubelet and container runtime have no folder to resolve a relative path against."""
     kind = ABSOLUTE_PATH if default else ABSOLUTE_PATH_OR_NONE
     return setting(default, kind, text, group="Paths", reloadable=False, metavar="PATH", effective=effective)
+
+
+def _default_resources() -> str:
+    """`amd amd.com/gpu; ascend huawei.com/Ascend910 or huawei.com/Ascend310P`"""
+
+    def names(plugin: PluginDeclaration) -> str:
+        return " or ".join(filter(None, (plugin.resource, *plugin.other_resources)))
+
+    return "; ".join(f"{vendor} {names(plugin)}" for vendor, plugin in _PLUGINS.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,51 +216,40 @@ class PluginSettings:
     config_file: str | None = setting(
         None,
         CONFIG_FILE,
-        "YAML file with these settings; re-read when it changes. Beside it "
-        + ", ".join(map(flag_name, OF_ONE_PLACE))
-        + " cannot be given.",
+        "YAML file with these settings; re-read when it changes. With a file, "
+        + ", ".join(map(flag_name, EXCLUSIVE_SETTINGS))
+        + " are rejected.",
         group="General",
     )
     node_name: str = setting(
         "",
         TEXT,
-        "Name of this node, for disabledDevices; the host's name if not given.",
+        "Name of this node, for disabledDevices. Default: the host name.",
         group="General",
         reloadable=False,
         effective=lambda settings: settings.node_name or socket.gethostname(),
     )
-    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
+    log_level: str = setting("info", Choice(*LEVELS), "Lowest level of the log lines.", group="General")
+    log_format: str = setting("text", Choice(*FORMATS), "Format of the log lines.", group="General")
 
     vendor: str = setting(
-        _USUAL_VENDOR,
+        _DEFAULT_VENDOR,
         Choice(*_PLUGINS),
-        "Whose devices to offer.",
+        "Vendor whose devices are offered.",
         group="Devices",
         reloadable=False,
     )
-    default_pe: str = setting(
-        FUSION,
-        Choice(FUSION, SINGLE),
-        "Furiosa: offer whole cards (Fusion: npu0pe0-1), or each core by itself (Single: npu0pe0, npu0pe1).",
-        group="Devices",
-    )
-    partition: str = setting(
-        WHOLE,
-        Choice(*PARTITIONS),
-        "Furiosa RNGD: offer partitions of one, two or four cores, each kind under a resource of its own.",
-        group="Devices",
-    )
+    division_settings: Mapping[str, str] = setting_mapping(map(_division_setting, _DIVISION_SETTINGS))
     shares: int = setting(
         1,
         WholeNumber(1, 1024),
-        "Offer each device, core or partition so many times, for containers that share it. Nothing keeps "
-        "them apart on the device.",
+        "How many times each device, core or partition is offered, for containers that share it. The "
+        "containers are not isolated from each other on the device.",
         group="Devices",
     )
     disabled_devices: tuple[DisabledDevice, ...] = setting(
         (),
-        DISABLED_DEVICES,
+        DisabledDevices(),
         "Devices that are not offered, by name (npu0, npu0pe1), uuid, serial number, PCI address or id. "
         "Names may change at a reboot.",
         group="Devices",
@@ -312,38 +257,42 @@ class PluginSettings:
     cdi: bool = setting(
         False,
         BOOLEAN,
-        "Answer with CDI names, which the container runtime looks up in its specifications, in the place of "
-        "device nodes, mounts and environment.",
+        "Return CDI names, which the container runtime resolves with its CDI specifications, instead of "
+        "device nodes, mounts and environment variables.",
         group="Devices",
     )
 
     interval: float = setting(
-        10.0, Duration(minimum=0.1, maximum=3600), "Time between two looks at the devices.", group="Health"
+        10.0,
+        Duration(minimum=0.1, maximum=3600),
+        "Time between two health checks of the devices.",
+        group="Health",
     )
     unhealthy_after: int = setting(
         3,
         WholeNumber(1, 1000),
-        "Bad looks without a good one between after which a device is unhealthy, or leaves the list if the "
-        "driver does not show it any more.",
+        "Number of failed checks, without a good one between them, after which a device is unhealthy. A "
+        "device that the driver no longer lists is removed instead.",
         group="Health",
     )
     healthy_after: int = setting(
         2,
         WholeNumber(1, 1000),
-        "Good looks in a row after which it is healthy again; doubled each time that it falls again soon.",
+        "Number of good checks in a row after which a device is healthy again. Doubles each time the device "
+        "soon becomes unhealthy again.",
         group="Health",
     )
     unanswered_after: int = setting(
         30,
         WholeNumber(0, 100_000),
-        "Looks at which the driver as a whole could not be asked, without a good one between, after which "
-        "its devices are unhealthy; until then they stay what they were. 0: for ever.",
+        "Number of checks at which the whole driver does not answer, without a good one between them, after "
+        "which its devices are unhealthy. Until then they keep their health. 0: they keep it forever.",
         group="Health",
     )
     device_timeout: float = setting(
         2.0,
         Duration(minimum=0.05, maximum=600),
-        "How long one device may take to answer; longer is a bad look.",
+        "How long one device may take to answer; a check that takes longer has failed.",
         group="Health",
         reloadable=False,
     )
@@ -365,8 +314,12 @@ class PluginSettings:
     )
     socket_name: str = setting(
         "",
-        _SOCKET_NAME,
-        "Name of the plugin's own socket in that folder, where .sock is added to it. Of another vendor: "
+        TextByVendor(
+            "a file name without folders",
+            r"[A-Za-z0-9][A-Za-z0-9._-]*",
+            _PLUGINS[_DEFAULT_VENDOR].socket_name,
+        ),
+        "Name of the plugin's own socket in that folder, without .sock. Default for other vendors: "
         "accelscope-<vendor>.",
         group="Kubelet",
         reloadable=False,
@@ -375,45 +328,46 @@ class PluginSettings:
     )
     resource_name: str = setting(
         "",
-        _RESOURCE_NAME,
-        "What pods ask for. Of another vendor: nvidia.com/gpu, amd.com/gpu, huawei.com/Ascend910 (310P: "
-        "huawei.com/Ascend310P); with --partition furiosa.ai/rngd-1core.6gb, -2core.12gb, -4core.24gb.",
+        ResourceName(_PLUGINS[_DEFAULT_VENDOR].resource),
+        "Extended resource that pods request. Defaults by vendor, model and partition: "
+        f"{_default_resources()}.",
         group="Kubelet",
         reloadable=False,
         metavar="NAME",
-        effective=lambda settings: settings.usual_resource_name,
+        effective=lambda settings: settings.default_resource_name,
     )
     pod_resources_socket: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         ABSOLUTE_PATH_OR_NONE,
-        "The kubelet's socket that tells which resources are served already; empty: do not ask.",
+        "The kubelet's pod resources socket, which lists allocated devices and the devices of other plugins. "
+        "Empty: not used.",
         group="Kubelet",
         reloadable=False,
         metavar="PATH",
     )
 
     exporter_host: str = setting(
-        "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
+        "", TEXT, "Address to listen on. Default: all addresses.", group="HTTP", reloadable=False
     )
     exporter_port: int = setting(
         9401, PORT, "Port of /metrics, /healthz and /readyz.", group="HTTP", reloadable=False
     )
 
-    proc_root: str = _root("/proc", "The node's /proc, as it is seen here.")
-    sys_root: str = _root("/sys", "The node's /sys, as it is seen here.")
-    dev_root: str = _root("/dev", "The node's /dev, as it is seen here.")
+    proc_root: str = _root("/proc", "The node's /proc in this container.")
+    sys_root: str = _root("/sys", "The node's /sys in this container.")
+    dev_root: str = _root("/dev", "The node's /dev in this container.")
     host_sys_root: str = _root(
         "",
-        "The same on the node itself; as --sys-root if not given.",
+        "The path of --sys-root on the node. Default: the same path.",
         effective=lambda settings: settings.roots.host_sys,
     )
     host_dev_root: str = _root(
         "",
-        "The same on the node itself; as --dev-root if not given.",
+        "The path of --dev-root on the node. Default: the same path.",
         effective=lambda settings: settings.roots.host_dev,
     )
-    container_sys_root: str = _root("/sys", "Where containers get what they are given of /sys.")
-    container_dev_root: str = _root("/dev", "Where containers get their device nodes.")
+    container_sys_root: str = _root("/sys", "Where parts of /sys are mounted in the containers of pods.")
+    container_dev_root: str = _root("/dev", "Where device nodes are created in the containers of pods.")
     vendor_settings: Mapping[str, str] = setting_mapping(
         _vendor_setting(declared)
         for vendor in declarations().values()
@@ -423,42 +377,51 @@ class PluginSettings:
 
     def __post_init__(self) -> None:
         plugin = _PLUGINS[self.vendor]
-        if self.default_pe == SINGLE and not plugin.divides:
-            raise ConfigError(f"--default-pe {SINGLE} is for Furiosa's cards; --vendor is {self.vendor}")
-        if self.partition != WHOLE and not plugin.divides:
-            raise ConfigError(f"--partition is for Furiosa's RNGD; --vendor is {self.vendor}")
-        if self.partition != WHOLE and self.default_pe == SINGLE:
-            raise ConfigError(f"--partition and --default-pe {SINGLE} exclude each other: give one of them")
-        if self.cdi and (self.default_pe == SINGLE or self.partition != WHOLE):
-            raise ConfigError("--cdi: CDI names stand for whole cards; leave --partition and Single out")
+        for other, declaration in _PLUGINS.items():
+            changed = [each for each in declaration.settings if self._is_changed(each)]
+            if changed and other != self.vendor:
+                option = f"{flag_name(changed[0].name)} {changed[0].of(self.division_settings)}"
+                raise ConfigError(f"{option} is for --vendor {other}; --vendor is {self.vendor}")
+        layout = self.layout
+        if self.cdi and layout.division.cores_per_unit:
+            options = " and ".join(flag_name(each.name) for each in plugin.settings if self._is_changed(each))
+            raise ConfigError(f"--cdi: CDI names are for whole devices; remove {options}")
         if self.cdi and plugin.why_no_cdi:
-            raise ConfigError(f"--cdi: {plugin.why_no_cdi}; leave it out")
+            raise ConfigError(f"--cdi: {plugin.why_no_cdi}; remove --cdi")
         path = f"{self.plugin_dir}/{self.endpoint_name}"
         if self.endpoint_name == f"kubelet{_SUFFIX}":
-            raise ConfigError("--socket-name: kubelet.sock is the kubelet's own")
+            raise ConfigError("--socket-name: kubelet.sock is the kubelet's own socket")
         if len(path.encode()) > _SOCKET_PATH_BYTES:
             raise ConfigError(
                 f"--plugin-dir and --socket-name: {path} is longer than the {_SOCKET_PATH_BYTES} bytes that "
                 "the path of a socket may have"
             )
 
+    def _is_changed(self, declared: VendorSetting) -> bool:
+        return declared.of(self.division_settings) != declared.default
+
     @property
     def endpoint_name(self) -> str:
-        """Of the socket's file, as the kubelet is told it."""
-        usual = _PLUGINS[self.vendor].socket_name or f"accelscope-{self.vendor}"
-        return (self.socket_name or usual).removesuffix(_SUFFIX) + _SUFFIX
+        """File name of the plugin's socket, as registered with the kubelet."""
+        default = _PLUGINS[self.vendor].socket_name or f"accelscope-{self.vendor}"
+        return (self.socket_name or default).removesuffix(_SUFFIX) + _SUFFIX
 
     @property
-    def usual_resource_name(self) -> str:
-        """What pods ask for, where that does not depend on the devices."""
+    def default_resource_name(self) -> str:
+        """The resource; empty where it depends on the devices."""
         if self.resource_name or not _PLUGINS[self.vendor].resource:
             return self.resource_name
-        part = open_vendor(Vendor(self.vendor), self.roots)
-        return part.usual_resource((), self.cut.partition_cores)
+        plugin = open_vendor(Vendor(self.vendor), self.roots)
+        return plugin.default_resource((), self.layout.division.partition_cores)
 
     @property
-    def cut(self) -> Cut:
-        return Cut(self.default_pe, self.partition, self.shares)
+    def layout(self) -> OfferLayout:
+        """Raises ConfigError."""
+        try:
+            division = division_of(Vendor(self.vendor), self.division_settings)
+        except BadDivision as error:
+            raise ConfigError(str(error)) from None
+        return OfferLayout(division, self.shares, tuple(self.division_settings.items()))
 
     @property
     def health_rule(self) -> HealthRule:
@@ -479,7 +442,7 @@ class PluginSettings:
     @property
     def reader_options(self) -> ReaderOptions:
         paths = Paths(proc=Path(self.proc_root), sys=Path(self.sys_root), dev=Path(self.dev_root))
-        # A tool is given up before its survey is, so that the reason says which of them hung.
+        # Less than the survey's own time limit, so that the error names the tool that hung.
         return ReaderOptions(paths, self.vendor_settings, tool_timeout_seconds=0.8 * self.reader_timeout)
 
 
@@ -489,11 +452,11 @@ def load_settings(
     """Raises ConfigError."""
     loaded = load(PluginSettings, arguments, environ)
     if loaded.file is not None:
-        for name in OF_ONE_PLACE:
+        for name in EXCLUSIVE_SETTINGS:
             origin = loaded.origins.get(name, "")
             if origin and not origin.startswith(f"{loaded.file}:"):
                 raise ConfigError(
-                    f"{origin} cannot be given beside --config-file: write {key_name(name)} into "
-                    f"{loaded.file}, or leave --config-file out"
+                    f"{origin} cannot be combined with --config-file: set {key_name(name)} in "
+                    f"{loaded.file}, or remove --config-file"
                 )
     return loaded

@@ -1,17 +1,18 @@
 """A vendor's part of the device plugin: ids and units of its devices, and what a container gets with them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from accelscope.model import Device, Vendor
 from accelscope.vendors import declarations
+from accelscope.vendors.declaration import PluginDeclaration
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the node's files are: as seen here, on the node itself, and in containers."""
+    """Where the node's files are: in this container, on the node, and in the containers of pods."""
 
     dev: Path = Path("/dev")
     sys: Path = Path("/sys")
@@ -19,28 +20,46 @@ class Roots:
     host_sys: str = "/sys"
     container_dev: str = "/dev"
     container_sys: str = "/sys"
-    settings: Mapping[str, str] = field(default_factory=dict)  # values of the vendors' own, by name
+    settings: Mapping[str, str] = field(default_factory=dict)  # values of VendorDeclaration.settings, by name
 
 
 READ_WRITE = "rw"
 
 
 class NotAvailable(Exception):
-    """A device that is offered cannot be given just now. The text says why, in one line."""
+    """An offered device cannot be allocated at the moment. The text is one line with the reason."""
+
+
+class BadDivision(Exception):
+    """The values of a vendor's division settings exclude each other. The text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A device, or cores of it, that a container is to get."""
+class Division:
+    """How devices are divided into units."""
 
-    device: Device  # as it was last seen
-    cores: tuple[int, ...] = ()  # empty: all of it
+    cores_per_unit: int = 0  # 0: a unit is a whole device
+    partition_cores: int = 0  # 0: no partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A device node."""
+class NamedCores:
+    """Cores that a device file's name stands for."""
 
+    index: int  # of the device
+    cores: tuple[int, ...]  # empty: all of the device
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedDevice:
+    """A device, or some of its cores, that a container gets."""
+
+    device: Device  # as last read
+    cores: tuple[int, ...] = ()  # empty: all of the device
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
     container_path: str
     host_path: str
     permissions: str = READ_WRITE
@@ -48,88 +67,105 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Read-only, as all are here."""
+    """A read-only mount."""
 
     container_path: str
     host_path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Edits:
-    nodes: tuple[Node, ...] = ()
+class ContainerEdits:
+    nodes: tuple[DeviceNode, ...] = ()
     mounts: tuple[Mount, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     cdi: tuple[str, ...] = ()
 
 
-def once(values: Iterable[str]) -> str:
-    """As vendors' variables have it: commas between, each once, in order."""
+def comma_separated(values: Iterable[str]) -> str:
+    """The value of an environment variable: each value once, in order."""
     return ",".join(dict.fromkeys(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What can be handed out by itself."""
+    """The smallest thing that can be allocated by itself."""
 
-    id: str  # stable: the kubelet keeps it over reboots, and attribution knows it
+    id: str  # survives a reboot: the kubelet stores it, and attribution resolves it
     cores: tuple[int, ...] = ()  # empty: all of the device
 
 
-class VendorPart(Protocol):
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
-        """The name that people ask for where the settings give none. `partition_cores` 0: no partitions."""
+class VendorPlugin(Protocol):
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
+        """The resource where the settings name none. `partition_cores` 0: no partitions."""
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
-        """Whether such a device is what that resource stands for, cut like that."""
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:
+        """Whether the device can be offered under that resource with that partition size."""
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
-        """The parts of a device, each of so many cores (0: the whole). Empty: it cannot be handed out."""
+        """The units of a device, each of `cores_per_unit` cores (0: the whole device). Empty: nothing of it
+        can be allocated."""
 
     def cdi_name(self, device: Device) -> str | None:
-        """As the device is called in the vendor's CDI specification, as far as that is known beforehand."""
+        """The device's name in the vendor's CDI specification; None if there is none."""
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
-        """What a container with all of these gets. Looks anew for names that may have changed since. May
-        block as long as the kernel does. Raises NotAvailable."""
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
+        """What a container with all these devices gets. Looks up names that may have changed since the last
+        read. May block as long as the kernel does. Raises NotAvailable."""
 
 
-class SteadyPart:
-    """A vendor's part that remembers the units of a device. That they cannot be handed out now is a matter
-    of its health, which takes its time; a list of which they are missing would reach the kubelet at once."""
+class StickyVendorPlugin:
+    """Remembers the units of each device. A device whose files disappear becomes unhealthy after some checks;
+    without its units it would leave the kubelet's list at once."""
 
-    def __init__(self, part: VendorPart) -> None:
-        self._part = part
-        self._units: dict[tuple[str, str, int], tuple[Unit, ...]] = {}  # by Device.id, and as cut
+    def __init__(self, plugin: VendorPlugin) -> None:
+        self._plugin = plugin
+        self._units: dict[tuple[str, str, int], tuple[Unit, ...]] = {}  # by arguments of units()
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
-        cut = (device.id, resource, cores_per_unit)
-        units = self._part.units(device, resource, cores_per_unit)
+        key = (device.id, resource, cores_per_unit)
+        units = self._plugin.units(device, resource, cores_per_unit)
         if units:
-            self._units[cut] = units
+            self._units[key] = units
             return units
-        return self._units.get(cut, ())
+        return self._units.get(key, ())
 
     def has_lost_files(self, device: Device, resource: str, cores_per_unit: int) -> bool:
-        """Whether there is nothing to hand out of a device of which there was."""
+        """Whether the device had units before and has none now."""
         remembered = (device.id, resource, cores_per_unit) in self._units
-        return remembered and not self._part.units(device, resource, cores_per_unit)
+        return remembered and not self._plugin.units(device, resource, cores_per_unit)
 
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
-        return self._part.usual_resource(devices, partition_cores)
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
+        return self._plugin.default_resource(devices, partition_cores)
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
-        return self._part.belongs(device, resource, partition_cores)
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:
+        return self._plugin.serves(device, resource, partition_cores)
 
     def cdi_name(self, device: Device) -> str | None:
-        return self._part.cdi_name(device)
+        return self._plugin.cdi_name(device)
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
-        return self._part.edits(given, cdi=cdi)
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
+        return self._plugin.container_edits(allocated, cdi=cdi)
 
 
-def open_vendor(vendor: Vendor, roots: Roots) -> VendorPart:
-    declaration = declarations()[vendor]
-    assert declaration.plugin is not None  # the settings allow no other vendor
-    part: VendorPart = declaration.load(declaration.plugin.part)(roots)
-    return part
+def plugin_declarations() -> dict[str, PluginDeclaration]:
+    """Vendors whose devices the plugin can offer."""
+    return {name: vendor.plugin for name, vendor in declarations().items() if vendor.plugin is not None}
+
+
+def open_vendor(vendor: Vendor, roots: Roots) -> VendorPlugin:
+    plugin: VendorPlugin = declarations()[vendor].load(plugin_declarations()[vendor].part)(roots)
+    return plugin
+
+
+def division_of(vendor: Vendor, values: Mapping[str, str]) -> Division:
+    """`values` are those of the vendor's division settings. Raises BadDivision."""
+    part = plugin_declarations()[vendor].division
+    division: Division = declarations()[vendor].load(part)(values) if part else Division()
+    return division
+
+
+def core_name_parser(vendor: Vendor) -> Callable[[str], NamedCores | None]:
+    part = plugin_declarations()[vendor].named_cores
+    parser: Callable[[str], NamedCores | None] = declarations()[vendor].load(part) if part else lambda _: None
+    return parser

@@ -1,6 +1,6 @@
 """Reads a vendor's devices through its reader, each call with a deadline (`accelscope.deadline`).
 
-A device (or the driver as a whole) whose call was abandoned is not asked again until that call returns.
+A device, or the whole driver, whose call was abandoned is not called again until that call returns.
 """
 
 import logging
@@ -23,11 +23,15 @@ _SURVEY: Final = ""  # the key of calls that belong to no device
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    devices: tuple[Device, ...] = ()  # that answered
-    failed: Mapping[str, ReaderError] = field(default_factory=dict)  # Device.id of others that are there
-    error: ReaderError | None = None  # the driver as a whole could not be asked
-    complete: bool = True  # False: who is missing may still be there
+class CheckResult:
+    """One check of all devices."""
+
+    devices: tuple[Device, ...] = ()  # those that answered
+    failed: Mapping[str, ReaderError] = field(
+        default_factory=dict
+    )  # by Device.id: listed by the driver, but not readable
+    error: ReaderError | None = None  # the whole driver did not answer
+    complete: bool = True  # False: a device that is not listed may still exist
 
 
 class DriverCalls(Calls):
@@ -45,9 +49,11 @@ class DriverCalls(Calls):
         except Overdue:
             raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s") from None
         except StillRunning:
-            raise ReaderError("timeout", "an earlier call into the driver has not come back") from None
+            raise ReaderError("timeout", "an earlier call into the driver has not returned") from None
         except NoThread:
-            raise ReaderError("exhausted", "the plugin got no thread to ask the driver in") from None
+            raise ReaderError(
+                "exhausted", "no thread could be started for the call into the driver"
+            ) from None
         except Exception as error:  # a fault in a reader must not end the plugin
             text = f"{type(error).__name__}: {error}"
             if text != self._logged_fault:
@@ -72,7 +78,7 @@ class DriverWatch:
         self._clock = clock
         self._monotonic = monotonic
         self._calls = DriverCalls()
-        self._owners: dict[str, str] = {}  # key -> Device.id, as it last answered
+        self._owners: dict[str, str] = {}  # key -> Device.id of its last answer
         self._errors: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
         self._survey: Survey | None = None
@@ -80,24 +86,24 @@ class DriverWatch:
         self._last_success: float | None = None
         self.state = ReaderState(vendor=reader.vendor, found=False, up=False)
 
-    def look(self) -> Look:
-        """Blocks no longer than the deadlines say."""
+    def check(self) -> CheckResult:
+        """Blocks no longer than the deadlines of its calls."""
         started = self._monotonic()
         try:
             survey = self._calls.call(_SURVEY, self._reader.survey, self._survey_seconds)
         except ReaderError as error:
             if not isinstance(error, DriverAbsent) or self._most_seen:
                 self._errors[error.reason] += 1
-            self._note(started, Look(error=error))
-            return Look(error=error)
+            self._update_state(started, CheckResult(error=error))
+            return CheckResult(error=error)
         self._survey = survey
         self._errors.update(survey.warnings)
         self._rejected.update(rejection.reason for rejection in survey.rejected)
-        look = self._ask(survey)
-        self._note(started, look)
-        return look
+        result = self._read_devices(survey)
+        self._update_state(started, result)
+        return result
 
-    def _ask(self, survey: Survey) -> Look:
+    def _read_devices(self, survey: Survey) -> CheckResult:
         devices: dict[str, Device] = {}
         failures: dict[str, ReaderError] = {}
         for key in survey.keys:
@@ -111,25 +117,25 @@ class DriverWatch:
             self._owners[key] = reading.device.id
             self._rejected.update(rejection.reason for rejection in reading.rejected)
         self._owners = {key: owner for key, owner in self._owners.items() if key in survey.keys}
-        # Who a key means may have changed since it last answered: one that answers elsewhere has not failed.
+        # A key may mean another device now: a device that answers under another key has not failed.
         failed = {self._owners.get(key, key): error for key, error in failures.items()}
-        return Look(
+        return CheckResult(
             tuple(devices.values()),
             {owner: error for owner, error in failed.items() if owner not in devices},
             complete=survey.complete,
         )
 
-    def _note(self, started: float, look: Look) -> None:
-        self._most_seen = max(self._most_seen, len(look.devices) + len(look.failed))
-        up = look.error is None and (bool(look.devices) or not look.failed)
+    def _update_state(self, started: float, result: CheckResult) -> None:
+        self._most_seen = max(self._most_seen, len(result.devices) + len(result.failed))
+        up = result.error is None and (bool(result.devices) or not result.failed)
         if up:
             self._last_success = self._clock()
-        reason = str(look.error) if look.error else None
+        reason = str(result.error) if result.error else None
         if reason is None and not up:
             reason = "no device answers"
         self.state = ReaderState(
             vendor=self._reader.vendor,
-            found=not isinstance(look.error, DriverAbsent),
+            found=not isinstance(result.error, DriverAbsent),
             up=up,
             source=self._survey.source if self._survey else None,
             driver_version=self._survey.driver_version if self._survey else None,
@@ -137,13 +143,13 @@ class DriverWatch:
             duration_seconds=self._monotonic() - started,
             last_success=self._last_success,
             devices_expected=self._most_seen,
-            devices_seen=len(look.devices),
+            devices_seen=len(result.devices),
             abandoned_calls=len(self._calls.abandoned),
             errors=counted(self._errors),
             rejected=counted(self._rejected),
         )
 
     def close(self) -> None:
-        """The driver is closed in a thread of its own, because that too may hang."""
+        """Closes the driver in a thread of its own, because that may hang too."""
         self._calls.close()
         call_detached("close", self._reader.close)

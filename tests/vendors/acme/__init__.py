@@ -21,7 +21,7 @@ VENDOR = VendorDeclaration(
     plugin=PluginDeclaration(
         part="plugin:AcmePart",
         resource="acme.com/npu",
-        why_no_cdi="Acme's driver comes without CDI names",
+        why_no_cdi="Acme's driver has no CDI names",
     ),
     settings=(ACME_SMI,),
     simulated="simulated.vendor:VENDOR",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from accelscope.deviceplugin.vendor import Edits, Given, Node, Roots, Unit
+from accelscope.deviceplugin.vendor import AllocatedDevice, ContainerEdits, DeviceNode, Roots, Unit
 from accelscope.model import Device
 
 
@@ -10,10 +10,10 @@ class AcmePart:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:
         return "acme.com/npu"
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:
         return True
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:
@@ -22,9 +22,11 @@ class AcmePart:
     def cdi_name(self, device: Device) -> str | None:
         return None
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
-        names = [each.device.device_name for each in given]
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
+        names = [each.device.device_name for each in allocated]
         roots = self._roots
-        return Edits(
-            nodes=tuple(Node(f"{roots.container_dev}/{name}", f"{roots.host_dev}/{name}") for name in names)
+        return ContainerEdits(
+            nodes=tuple(
+                DeviceNode(f"{roots.container_dev}/{name}", f"{roots.host_dev}/{name}") for name in names
+            )
         )

@@ -32,7 +32,11 @@ VENDOR = VendorDeclaration(
     sources="sources:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
-    plugin=PluginDeclaration(part="plugin:open_part", why_no_cdi="Ascend's driver comes without CDI names"),
+    plugin=PluginDeclaration(
+        part="plugin:open_part",
+        other_resources=("huawei.com/Ascend910", "huawei.com/Ascend310P"),
+        why_no_cdi="Ascend's driver has no CDI names",
+    ),
     settings=(NPU_SMI, DRIVER_ROOT),
     dialects=(DialectDeclaration(name="npu-exporter", package=__name__, part="npu_exporter:dialect"),),
     account_names=("hwhiaiuser",),

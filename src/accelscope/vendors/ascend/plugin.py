@@ -4,7 +4,16 @@ variable by which Ascend's runtimes know which chips a container has."""
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelscope.deviceplugin.vendor import Edits, Given, Mount, Node, NotAvailable, Roots, Unit, once
+from accelscope.deviceplugin.vendor import (
+    AllocatedDevice,
+    ContainerEdits,
+    DeviceNode,
+    Mount,
+    NotAvailable,
+    Roots,
+    Unit,
+    comma_separated,
+)
 from accelscope.model import Device
 from accelscope.vendors.ascend import DRIVER_ROOT
 
@@ -17,12 +26,12 @@ class AscendPart:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         """By the generation of the chips; of several on one node, the first."""
         kinds = [kind for kind in map(_kind, devices) if kind is not None]
         return f"{_DOMAIN}/{kinds[0] if kinds else 'Ascend910'}"
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
         """A resource of one generation is not of another's chips; under a name of their own all are."""
         domain, _, name = resource.partition("/")
         known = domain == _DOMAIN and (name.startswith("Ascend") or name == "npu")
@@ -37,21 +46,21 @@ class AscendPart:
     def cdi_name(self, device: Device) -> str | None:  # noqa: ARG002
         return None
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:  # noqa: ARG002 - refused with the settings
-        numbers = (_number(each.device) for each in given)
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:  # noqa: ARG002 - refused with the settings
+        numbers = (_number(each.device) for each in allocated)
         chips = sorted({number for number in numbers if number is not None})
         names = _files(chips)
         missing = self._missing(names)
         if missing is not None:
             raise NotAvailable(f"{missing} is not in {self._roots.dev}: Ascend's driver is not loaded")
         paths = [DRIVER_ROOT.of(self._roots.settings), *_BESIDE_THE_DRIVER]
-        return Edits(
+        return ContainerEdits(
             nodes=tuple(
-                Node(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
+                DeviceNode(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
                 for name in names
             ),
             mounts=tuple(Mount(path, path) for path in paths if Path(path).exists()),
-            environment={"ASCEND_VISIBLE_DEVICES": once(map(str, chips))},
+            environment={"ASCEND_VISIBLE_DEVICES": comma_separated(map(str, chips))},
         )
 
     def _missing(self, names: Sequence[str]) -> str | None:

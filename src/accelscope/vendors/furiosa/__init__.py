@@ -19,6 +19,18 @@ FURIOSACTL = VendorSetting(
     help="The furiosactl tool of older Warboy installations.",
     plugin_help="The tool of older Warboy installations.",
 )
+DEFAULT_PE = VendorSetting(
+    name="default_pe",
+    default="Fusion",
+    help="Furiosa: offer whole cards (Fusion: npu0pe0-1) or each core by itself (Single: npu0pe0, npu0pe1).",
+    choices=("Fusion", "Single"),
+)
+PARTITION = VendorSetting(
+    name="partition",
+    default="none",
+    help="Furiosa RNGD: offer partitions of one, two or four cores, each size as a resource of its own.",
+    choices=("none", "single-core", "dual-core", "quad-core"),
+)
 
 VENDOR = VendorDeclaration(
     package=__name__,
@@ -31,10 +43,18 @@ VENDOR = VendorDeclaration(
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(
         part="plugin:open_part",
-        usual=True,
+        default=True,
         socket_name="furiosa-npu",
         resource="beta.furiosa.ai/npu",
-        divides=True,
+        other_resources=(
+            "furiosa.ai/rngd-1core.6gb",
+            "furiosa.ai/rngd-2core.12gb",
+            "furiosa.ai/rngd-4core.24gb",
+        ),
+        settings=(DEFAULT_PE, PARTITION),
+        division="plugin:division",
+        partition_cores=(1, 2, 4),
+        named_cores="plugin:named_cores",
     ),
     settings=(FURIOSA_SMI, FURIOSACTL),
     dialects=(

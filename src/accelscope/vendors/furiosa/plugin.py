@@ -1,17 +1,30 @@
-"""Furiosa's cards: whole, by the core, or in partitions.
+"""Furiosa's cards in the device plugin: whole, by the core, or in partitions.
 
-Names (npu0) are given anew at each boot, and move up when a card drops out. So the kubelet keeps a card's
-uuid, and the name is looked up when a container gets it.
+The kernel assigns names (npu0) at each boot, and they move up when a card fails. The kubelet therefore gets a
+card's uuid as its id, and the plugin looks up the name when a container gets the card.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from accelscope.deviceplugin.vendor import Edits, Given, Mount, Node, NotAvailable, Roots, Unit, once
+from accelscope.deviceplugin.vendor import (
+    AllocatedDevice,
+    BadDivision,
+    ContainerEdits,
+    DeviceNode,
+    Division,
+    Mount,
+    NamedCores,
+    NotAvailable,
+    Roots,
+    Unit,
+    comma_separated,
+)
 from accelscope.model import Device
 from accelscope.vendors.common.contract import DeviceLost
+from accelscope.vendors.furiosa import DEFAULT_PE, PARTITION
 from accelscope.vendors.furiosa.card import CardReader
-from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, folder_of
+from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, core_file, folder_of
 from accelscope.vendors.furiosa.draft import own_uuid
 from accelscope.vendors.furiosa.sysfs import CLASSES, Attributes, Entries
 
@@ -21,22 +34,37 @@ _PARTITION_RESOURCES = {
     2: "furiosa.ai/rngd-2core.12gb",
     4: "furiosa.ai/rngd-4core.24gb",
 }
+_CORES_OF_PARTITION = {"none": 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
 _FAMILIES = ("warboy", "rngd")
 _WARBOY_SUPPORT = re.compile(r"npu[0-9]+(_mgmt|ch[0-9]+)", re.ASCII)
 _CDI_KIND = "furiosa.ai/npu"
-# Of Warboy's first plugins; nothing is known to read it, and whoever does keeps it.
+# Set by the first Warboy plugins. No reader of it is known; it stays for programs that may use it.
 _DEPRECATED_ANNOTATION = "alpha.furiosa.ai/npu.devname"
 
 
-class FuriosaPart:
+def division(values: Mapping[str, str]) -> Division:
+    partition_cores = _CORES_OF_PARTITION[PARTITION.of(values)]
+    single = DEFAULT_PE.of(values) == "Single"
+    if partition_cores and single:
+        raise BadDivision("--partition and --default-pe Single exclude each other: give one of them")
+    return Division(1 if single else partition_cores, partition_cores)
+
+
+def named_cores(name: str) -> NamedCores | None:
+    """`npu0pe1` is core 1 of card 0."""
+    file = core_file(name)
+    return None if file is None else NamedCores(file.index, file.cores)
+
+
+class FuriosaPlugin:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
-    def usual_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
+    def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
         return _PARTITION_RESOURCES.get(partition_cores, LEGACY)
 
-    def belongs(self, device: Device, resource: str, partition_cores: int) -> bool:
-        """A resource that names a family is of that family's cards; only RNGD has partitions."""
+    def serves(self, device: Device, resource: str, partition_cores: int) -> bool:
+        """A resource with the name of a family is for that family's cards. Only RNGD has partitions."""
         name = resource.partition("/")[2]
         family = next((family for family in _FAMILIES if name.startswith(family)), None)
         if partition_cores:
@@ -57,58 +85,58 @@ class FuriosaPart:
         )
 
     def cdi_name(self, device: Device) -> str | None:
-        """Of either family: a Warboy and an RNGD may have the same."""
+        """Not unique: a Warboy and an RNGD on one node may both be npu0."""
         return None if device.device_name is None else f"{_CDI_KIND}={device.device_name}"
 
-    def edits(self, given: Sequence[Given], *, cdi: bool) -> Edits:
-        placed = [(each, self._now(each.device)) for each in given]
+    def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
+        current = [(each, self._current(each.device)) for each in allocated]
         if cdi:
-            cdi_names = (self.cdi_name(card) for _, card in placed)
-            return Edits(cdi=tuple(dict.fromkeys(name for name in cdi_names if name is not None)))
-        nodes: dict[Node, None] = {}
+            cdi_names = (self.cdi_name(card) for _, card in current)
+            return ContainerEdits(cdi=tuple(dict.fromkeys(name for name in cdi_names if name is not None)))
+        nodes: dict[DeviceNode, None] = {}
         mounts: dict[Mount, None] = {}
         names: list[str] = []
         warboys: list[str] = []
-        for each, card in placed:
+        for each, card in current:
             files = self._files(card)
-            own = [file for file in files.cores if _within(file, each.cores)]
+            own = [file for file in files.cores if _opens_only(file, each.cores)]
             if not own:
                 raise NotAvailable(f"{card.device_name}: its device files are not in {self._folder(card)}")
             covering = _covering(own)
             names += covering
             if card.architecture == "warboy":
                 warboys += covering
-            support = [name for name in files.support if _is_given(name, card)]
+            support = [name for name in files.support if _is_for_containers(name, card)]
             nodes |= dict.fromkeys(self._node(name, card) for name in (*support, *(f.name for f in own)))
             mounts |= dict.fromkeys(self._mounts(card))
-        return Edits(
+        return ContainerEdits(
             nodes=tuple(nodes),
             mounts=tuple(mounts),
             environment={
-                "NPU_DEVNAME": once(names),
-                "NPU_NPUNAME": once(card.device_name or "" for _, card in placed),
-                "NPU_PENAME": once(name[name.index("pe") :] for name in names if "pe" in name),
+                "NPU_DEVNAME": comma_separated(names),
+                "NPU_NPUNAME": comma_separated(card.device_name or "" for _, card in current),
+                "NPU_PENAME": comma_separated(name[name.index("pe") :] for name in names if "pe" in name),
             },
-            annotations={_DEPRECATED_ANNOTATION: once(warboys)} if warboys else {},
+            annotations={_DEPRECATED_ANNOTATION: comma_separated(warboys)} if warboys else {},
         )
 
-    def _now(self, device: Device) -> Device:
-        """The same card under the name that it has now."""
+    def _current(self, device: Device) -> Device:
+        """The same card with its current name."""
         entries = Entries(self._roots.sys).listed()
         if entries is None:
-            return device  # only a tool shows it here: its last word
+            return device  # only a tool shows the card: there is nothing newer than the last reading
         reader = CardReader(self._roots.sys)
         cards: list[Device] = []
         for entry in entries:
             try:
                 cards.append(reader.identity(entry, Attributes()))
             except DeviceLost:
-                continue  # not the one that is looked for, or it cannot be given
+                continue  # another card, or one that cannot be allocated
         same = [card for card in cards if device.uuid is not None and card.uuid == device.uuid]
-        if len(same) != 1:  # no uuid, or none just now, or the same one given to several cards
-            same = [card for card in same or cards if _could_be(card, device)]
+        if len(same) != 1:  # no uuid, or a uuid that several cards have
+            same = [card for card in same or cards if _may_be_same(card, device)]
         if len(same) != 1:
-            raise NotAvailable(f"{device.uuid or device.pci_address}: the driver does not show this card now")
+            raise NotAvailable(f"{device.uuid or device.pci_address}: the driver does not list this card now")
         return same[0]
 
     def _folder(self, card: Device) -> str:
@@ -122,12 +150,12 @@ class FuriosaPart:
             return CardFiles()
         return CardFiles() if card.index is None else card_files(names, card.index)
 
-    def _node(self, name: str, card: Device) -> Node:
+    def _node(self, name: str, card: Device) -> DeviceNode:
         below = folder_of(self._roots.dev, card.architecture or "warboy").relative_to(self._roots.dev) / name
-        return Node(f"{self._roots.container_dev}/{below}", f"{self._roots.host_dev}/{below}")
+        return DeviceNode(f"{self._roots.container_dev}/{below}", f"{self._roots.host_dev}/{below}")
 
     def _mounts(self, card: Device) -> Iterable[Mount]:
-        """The driver's class, and of the folders that it links to those of this card."""
+        """The folder of the driver's class, and the folders of this card that it links to."""
         own = re.compile(rf"([a-z]+!)?npu{card.index}(?![0-9]).*", re.ASCII)
         for name, family in CLASSES:
             real = self._roots.sys / "devices/virtual" / name
@@ -139,27 +167,27 @@ class FuriosaPart:
                 yield Mount(f"{self._roots.container_sys}/{path}", f"{self._roots.host_sys}/{path}")
 
 
-def open_part(roots: Roots) -> FuriosaPart:
-    return FuriosaPart(roots)
+def open_part(roots: Roots) -> FuriosaPlugin:
+    return FuriosaPlugin(roots)
 
 
-def _could_be(card: Device, device: Device) -> bool:
-    """In its place, and not known to be another."""
-    in_place = device.pci_address is not None and card.pci_address == device.pci_address
-    return in_place and (card.uuid == device.uuid or None in (card.uuid, device.uuid))
+def _may_be_same(card: Device, device: Device) -> bool:
+    """At the same PCI address, and without another uuid."""
+    same_address = device.pci_address is not None and card.pci_address == device.pci_address
+    return same_address and (card.uuid == device.uuid or None in (card.uuid, device.uuid))
 
 
 def _span(file: CoreFile) -> str:
     return f"{file.first}" if file.first == file.last else f"{file.first}-{file.last}"
 
 
-def _within(file: CoreFile, cores: tuple[int, ...]) -> bool:
-    """Whether the file opens these cores only; all may be opened where all are given."""
+def _opens_only(file: CoreFile, cores: tuple[int, ...]) -> bool:
+    """Whether the file opens no other cores than these; no cores: all of the card."""
     return not cores or (bool(file.cores) and set(file.cores) <= set(cores))
 
 
 def _covering(files: Sequence[CoreFile]) -> list[str]:
-    """The fewest files that open all cores, each once: the largest fusions, then what they leave."""
+    """The fewest files that open each core once: the largest fusions first, then the remaining cores."""
     covered: set[int] = set()
     chosen: list[CoreFile] = []
     for file in sorted(files, key=lambda file: (-len(file.cores), file.first or 0)):
@@ -170,6 +198,6 @@ def _covering(files: Sequence[CoreFile]) -> list[str]:
     return [file.name for file in chosen] or [files[0].name]
 
 
-def _is_given(name: str, card: Device) -> bool:
-    """Warboy's containers had no use for the card's registers."""
+def _is_for_containers(name: str, card: Device) -> bool:
+    """Warboy's containers do not get the files of the card's registers."""
     return card.architecture != "warboy" or _WARBOY_SUPPORT.fullmatch(name) is not None

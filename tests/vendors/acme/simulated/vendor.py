@@ -12,7 +12,7 @@ from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import read_devices
 from accelscope.simulate.spec import MemoryPool, VendorSpec
-from accelscope.simulate.vendor import Answer, InstalledPart, Instant, SimulatedVendor, Site, Tool
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
 from accelscope.simulate.workload import DeviceLoad, PowerDraw
 
 _IDLE_WATTS, _SPAN_WATTS = 20.0, 80.0
@@ -42,7 +42,7 @@ class AcmeReading:
 class AcmeDriver:
     def __init__(self, spec: AcmeSpec, site: Site) -> None:
         self._spec, self._site = spec, site
-        self._tool = Tool(name="acme-smi", errors={"no_driver": Answer(text="error: no driver\n")})
+        self._tool = Tool(name="acme-smi", errors={"no_driver": ToolAnswer(text="error: no driver\n")})
 
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]:
@@ -70,12 +70,12 @@ class AcmeDriver:
         rows = [self._row(slot, card) for slot, card in enumerate(cards)]
         head = "# driver 4.5.6\n"
         hung = {fault.device for fault in instant.active if fault.kind is FaultKind.HANG}
-        answers = [Answer(patterns=("query",), text=head + "".join(rows))]
+        answers = [ToolAnswer(patterns=("query",), text=head + "".join(rows))]
         answers += (
-            Answer(patterns=(f"query -i {slot}",), text=head + row, hangs=slot in hung)
+            ToolAnswer(patterns=(f"query -i {slot}",), text=head + row, hangs=slot in hung)
             for slot, row in enumerate(rows)
         )
-        answers.append(Answer(patterns=("ps",), text=self._process_list()))
+        answers.append(ToolAnswer(patterns=("ps",), text=self._process_list()))
         yield self._tool.state_file(answers, instant.active)
         for slot, card in enumerate(cards):
             yield f"dev/acme{slot}", ""

@@ -4,28 +4,28 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from accelscope.simulate.faults import FaultKind
-from accelscope.simulate.vendor import Answer, Tool
+from accelscope.simulate.vendor import Tool, ToolAnswer
 from accelscope.simulate.workload import SECRET_ARGUMENT
 from accelscope.vendors.furiosa.simulated.card import CardReading, CoreReading
 from accelscope.vendors.furiosa.simulated.spec import CtlVersion, FuriosaSpec, SmiVersion
 
 # In the words of the vendor's library; what the tools themselves print around them nobody has captured.
-NO_DEVICE = Answer(error_text="Error: device not found error\n", exit_code=1)
+NO_DEVICE = ToolAnswer(error_text="Error: device not found error\n", exit_code=1)
 ERRORS = {
     "no_devices": NO_DEVICE,
-    "no_permission": Answer(error_text="Error: permission denied error\n", exit_code=1),
-    "io": Answer(error_text="Error: io error\n", exit_code=1),
-    "busy": Answer(error_text="Error: device busy error\n", exit_code=1),
+    "no_permission": ToolAnswer(error_text="Error: permission denied error\n", exit_code=1),
+    "io": ToolAnswer(error_text="Error: io error\n", exit_code=1),
+    "busy": ToolAnswer(error_text="Error: device busy error\n", exit_code=1),
 }
-UNKNOWN = Answer(error_text="error: unexpected argument found\n\nUsage: <COMMAND>\n", exit_code=2)
-_MISMATCH = Answer(error_text="Error: incompatible driver error\n", exit_code=1)
+UNKNOWN = ToolAnswer(error_text="error: unexpected argument found\n\nUsage: <COMMAND>\n", exit_code=2)
+_MISMATCH = ToolAnswer(error_text="Error: incompatible driver error\n", exit_code=1)
 
 
-def instead(tool: str, kinds: Iterable[FaultKind], cards: Iterable[CardReading]) -> Iterator[Answer]:
+def instead(tool: str, kinds: Iterable[FaultKind], cards: Iterable[CardReading]) -> Iterator[ToolAnswer]:
     """What comes before all other answers when driver or cards are not well. `cards` are the tool's own."""
     kinds = frozenset(kinds)
     if FaultKind.LIBRARY_MISSING in kinds:
-        yield Answer(
+        yield ToolAnswer(
             error_text=f"{tool}: error while loading shared libraries: libfuriosa_smi.so: cannot open shared "
             "object file: No such file or directory\n",
             exit_code=127,
@@ -35,7 +35,7 @@ def instead(tool: str, kinds: Iterable[FaultKind], cards: Iterable[CardReading])
     if FaultKind.VERSION_MISMATCH in kinds:
         yield _MISMATCH
     if any(card.hangs and card.listed for card in cards):
-        yield Answer(hangs=True)
+        yield ToolAnswer(hangs=True)
 
 
 def watts(value: float) -> str:
@@ -99,15 +99,17 @@ class Smi:
     def _modern(self) -> bool:
         return self._version is SmiVersion.V2026_1
 
-    def answers(self, cards: Sequence[CardReading]) -> Iterator[Answer]:
+    def answers(self, cards: Sequence[CardReading]) -> Iterator[ToolAnswer]:
         if self._modern:
-            yield Answer(patterns=("info --format json",), text=_document([self._info(c) for c in cards]))
-            yield Answer(patterns=("status --format json",), text=_document(list(map(_status, cards))))
-        yield Answer(patterns=("info",), text=self._info_table(cards, full=False))
-        yield Answer(patterns=("info --format full", "info --full"), text=self._info_table(cards, full=True))
-        yield Answer(patterns=("status",), text=self._status_table(cards))
-        yield Answer(patterns=("ps",), text=self._ps_table(cards))
-        yield Answer(
+            yield ToolAnswer(patterns=("info --format json",), text=_document([self._info(c) for c in cards]))
+            yield ToolAnswer(patterns=("status --format json",), text=_document(list(map(_status, cards))))
+        yield ToolAnswer(patterns=("info",), text=self._info_table(cards, full=False))
+        yield ToolAnswer(
+            patterns=("info --format full", "info --full"), text=self._info_table(cards, full=True)
+        )
+        yield ToolAnswer(patterns=("status",), text=self._status_table(cards))
+        yield ToolAnswer(patterns=("ps",), text=self._ps_table(cards))
+        yield ToolAnswer(
             patterns=("version",),
             text=f"- furiosa-smi:     {self._version}.0\n- device driver:   {self._spec.rngd.driver}\n",
         )
@@ -262,17 +264,19 @@ class Ctl:
         self._spec = spec
         self._version = spec.furiosactl
 
-    def answers(self, cards: Sequence[CardReading]) -> Iterator[Answer]:
+    def answers(self, cards: Sequence[CardReading]) -> Iterator[ToolAnswer]:
         if self._version is CtlVersion.V0_10:
-            yield Answer(patterns=("info --format json",), text=_document_ctl([self._info(c) for c in cards]))
-            yield Answer(patterns=("list --format json",), text=_document_ctl(list(map(_cores, cards))))
-            yield Answer(patterns=("ps --format json",), text=_document_ctl(list(_processes(cards))))
+            yield ToolAnswer(
+                patterns=("info --format json",), text=_document_ctl([self._info(c) for c in cards])
+            )
+            yield ToolAnswer(patterns=("list --format json",), text=_document_ctl(list(map(_cores, cards))))
+            yield ToolAnswer(patterns=("ps --format json",), text=_document_ctl(list(_processes(cards))))
         if self._version is not CtlVersion.V0_5:
-            yield Answer(patterns=("info --full",), text=self._info_table(cards, full=True))
-        yield Answer(patterns=("info",), text=self._info_table(cards, full=False))
-        yield Answer(patterns=("list",), text=self._list_table(cards))
+            yield ToolAnswer(patterns=("info --full",), text=self._info_table(cards, full=True))
+        yield ToolAnswer(patterns=("info",), text=self._info_table(cards, full=False))
+        yield ToolAnswer(patterns=("list",), text=self._list_table(cards))
         rows = [[str(p["npu"]), str(p["pid"]), str(p["cmd"])] for p in _processes(cards)]
-        yield Answer(patterns=("ps",), text=table(["NPU", "PID", "CMD"], rows))
+        yield ToolAnswer(patterns=("ps",), text=table(["NPU", "PID", "CMD"], rows))
         yield UNKNOWN
 
     def _info(self, card: CardReading) -> dict[str, str]:

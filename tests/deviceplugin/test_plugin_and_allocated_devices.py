@@ -1,4 +1,4 @@
-"""Other settings while containers hold devices: what they hold stays as it is until it is free."""
+"""Changed settings while devices are allocated: an allocated device keeps its layout until it is free."""
 
 import stat
 import time
@@ -12,7 +12,7 @@ from tests.files import put
 from tests.waiting import wait_until
 
 from accelscope.deviceplugin.app import Plugin
-from accelscope.deviceplugin.kubelet import Patience
+from accelscope.deviceplugin.kubelet import Timeouts
 from accelscope.simulate import SimulatedNode
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 
@@ -45,13 +45,13 @@ def cores(uuid: str) -> set[str]:
     return {f"{uuid}_cores_{core}" for core in (0, 1)}
 
 
-def test_a_card_that_is_held_whole_is_not_offered_by_the_core(
+def test_a_card_that_is_allocated_whole_is_not_offered_by_the_core(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     file: Path,
     edit: Edit,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
@@ -61,15 +61,15 @@ def test_a_card_that_is_held_whole_is_not_offered_by_the_core(
     edit("defaultPe: Single\n")
     kubelet.wait_for(NPU, lambda health: len(health) == 3, "another cut")
     assert set(kubelet.ids(NPU)) == {first, *cores(second)}
-    wait_until(lambda: any("until it is free" in line and first in line for line in said), "said")
+    wait_until(lambda: any("until it is free" in line and first in line for line in logged), "logged")
     with kubelet.client(NPU) as client, pytest.raises(grpc.RpcError, match="unknown device id"):
         client.allocate([f"{first}_cores_0"])
     kubelet.allocated = {}
     kubelet.wait_for(NPU, lambda health: set(health) == {*cores(first), *cores(second)}, "single cores")
-    assert sum("until it is free" in line for line in said) == 1
+    assert sum("until it is free" in line for line in logged) == 1
 
 
-def test_a_card_of_which_a_core_is_held_is_not_offered_whole(
+def test_a_card_with_an_allocated_core_is_not_offered_whole(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, file: Path, edit: Edit
 ) -> None:
     node = make_node(WARBOYS)
@@ -84,7 +84,7 @@ def test_a_card_of_which_a_core_is_held_is_not_offered_whole(
     kubelet.wait_for(NPU, lambda health: set(health) == {first, second}, "whole cards")
 
 
-def test_a_plugin_that_starts_finds_out_what_is_held(
+def test_a_starting_plugin_asks_the_kubelet_for_allocated_devices(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin
 ) -> None:
     node = make_node(WARBOYS)
@@ -95,42 +95,42 @@ def test_a_plugin_that_starts_finds_out_what_is_held(
     assert set(kubelet.ids(NPU)) == {first, *cores(second)}
 
 
-def test_a_plugin_that_starts_offers_nothing_until_it_is_known_what_is_held(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_starting_plugin_offers_nothing_until_the_allocated_devices_are_known(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(WARBOYS)
     first, second = uuids(node)
     kubelet.allocated = None
     start_plugin(node, default_pe="Single")
-    wait_until(lambda: any("offers nothing" in line for line in said), "said")
+    wait_until(lambda: any("nothing is offered" in line for line in logged), "logged")
     time.sleep(0.5)  # several looks at the devices
     assert NPU not in kubelet.lists
     kubelet.allocated = {NPU: [first]}
     kubelet.wait_for(NPU, len, "something")
     assert set(kubelet.ids(NPU)) == {first, *cores(second)}
-    assert sum("offers nothing" in line for line in said) == 1
+    assert sum("nothing is offered" in line for line in logged) == 1
 
 
-def test_a_plugin_that_starts_does_not_wait_forever_for_what_is_held(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_starting_plugin_does_not_wait_forever_for_the_allocated_devices(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(WARBOYS)
     kubelet.allocated = None
-    quick = Patience(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5, first_answer=0.5)
-    start_plugin(node, default_pe="Single", patience=quick)
+    quick = Timeouts(first_retry=0.1, longest_retry=0.3, stream=1.0, takeover=0.5, first_answer=0.5)
+    start_plugin(node, default_pe="Single", timeouts=quick)
     kubelet.wait_for(NPU, lambda health: len(health) == 4, "single cores")
-    assert sum("as if no container held one" in line for line in said) == 1
+    assert sum("as if none were allocated" in line for line in logged) == 1
 
 
 def test_a_plugin_without_a_pod_resources_socket_does_not_wait(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     start_plugin(make_node(WARBOYS), default_pe="Single", pod_resources_socket="")
     kubelet.wait_for(NPU, lambda health: len(health) == 4, "single cores")
-    assert not [line for line in said if "offers nothing" in line]
+    assert not [line for line in logged if "nothing is offered" in line]
 
 
-def test_what_was_given_a_moment_ago_counts_before_the_kubelet_lists_it(
+def test_a_new_allocation_counts_before_the_kubelet_lists_it(
     make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, file: Path, edit: Edit
 ) -> None:
     node = make_node(WARBOYS)
@@ -151,7 +151,7 @@ def test_what_was_given_a_moment_ago_counts_before_the_kubelet_lists_it(
         ("shares: 2\n", ["{0}::0"], "shares: 3\n", {f"{{{n}}}::{k}" for n in (0, 1) for k in range(3)}),
     ],
 )
-def test_a_held_card_keeps_its_shares(
+def test_an_allocated_card_keeps_its_shares(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
@@ -171,27 +171,27 @@ def test_a_held_card_keeps_its_shares(
     kubelet.wait_for(NPU, lambda h: set(h) == {each.format(*uuids(node)) for each in offered}, "shares")
 
 
-def test_without_an_answer_about_what_is_held_another_cut_waits(
+def test_another_layout_waits_until_the_allocated_devices_are_known(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     file: Path,
     edit: Edit,
-    said: list[str],
+    logged: list[str],
 ) -> None:
     node = make_node(WARBOYS)
     start_plugin(node, file=file)
     kubelet.wait_for(NPU, lambda health: len(health) == 2, "whole cards")
     kubelet.allocated = None
     edit("defaultPe: Single\n")
-    wait_until(lambda: any("not known which devices are allocated" in line for line in said), "said")
+    wait_until(lambda: any("allocated devices are unknown" in line for line in logged), "logged")
     assert set(kubelet.ids(NPU)) == set(uuids(node))
     kubelet.allocated = {NPU: [uuids(node)[0]]}
     kubelet.wait_for(NPU, lambda health: len(health) == 3, "the free card in cores")
 
 
-def test_a_card_that_is_held_under_another_of_our_resources_is_withheld(
-    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, said: list[str]
+def test_a_card_allocated_under_another_of_our_resources_is_withheld(
+    make_node: MakeNode, kubelet: FakeKubelet, start_plugin: StartPlugin, logged: list[str]
 ) -> None:
     node = make_node(RNGDS)
     first, second = uuids(node)
@@ -200,7 +200,7 @@ def test_a_card_that_is_held_under_another_of_our_resources_is_withheld(
     parts = "furiosa.ai/rngd-4core.24gb"
     kubelet.wait_for(parts, len, "partitions")
     assert set(kubelet.ids(parts)) == {f"{second}_cores_0-3", f"{second}_cores_4-7"}
-    assert any("not offered" in line and first in line and NPU in line for line in said)
+    assert any("not offered" in line and first in line and NPU in line for line in logged)
     kubelet.allocated = {}
     kubelet.wait_for(parts, lambda health: len(health) == 4, "all partitions")
 
@@ -236,13 +236,13 @@ def test_a_card_with_a_masked_uuid_is_offered_by_its_address_also_while_it_is_al
         ("hostDevRoot: {dev}\n", {}),
     ],
 )
-def test_a_key_that_says_what_holds_anyway_can_be_deleted_and_added_without_a_restart(
+def test_a_key_with_the_default_value_can_be_removed_and_added_without_a_restart(
     make_node: MakeNode,
     kubelet: FakeKubelet,
     start_plugin: StartPlugin,
     file: Path,
     edit: Edit,
-    said: list[str],
+    logged: list[str],
     written: str,
     flags: dict[str, object],
 ) -> None:
@@ -254,5 +254,5 @@ def test_a_key_that_says_what_holds_anyway_can_be_deleted_and_added_without_a_re
     for number, new in enumerate(("shares: 2\n", f"{text}shares: 3\n"), 2):
         edit(new)
         kubelet.wait_for(NPU, lambda health, n=number: len(health) == 2 * n, "shares")  # type: ignore[misc]
-    wait_until(lambda: sum("was taken up" in line for line in said) == 2, "said")
-    assert not [line for line in said if "restart" in line]
+    wait_until(lambda: sum("was taken up" in line for line in logged) == 2, "logged")
+    assert not [line for line in logged if "restart" in line]
