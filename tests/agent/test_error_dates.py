@@ -29,7 +29,7 @@ def device(at: float, ecc: int = 0, errors: int = 0, told: float | None = None) 
 )
 def test_a_count_that_grew_dates_its_errors(counts: list[int], expected: list[float | None]) -> None:
     dates = ErrorDates()
-    shown = [dates.dated(device(float(at), count, count)) for at, count in enumerate(counts)]
+    shown = [dates.fill_in(device(float(at), count, count)) for at, count in enumerate(counts)]
     assert [each.ecc[0].last_seen for each in shown] == expected
     assert [each.retired_pages[0].last_seen for each in shown] == expected
     assert [each.errors[0].last_seen for each in shown] == expected
@@ -38,14 +38,14 @@ def test_a_count_that_grew_dates_its_errors(counts: list[int], expected: list[fl
 
 def test_a_date_that_the_reader_was_told_stays() -> None:
     dates = ErrorDates()
-    dates.dated(device(1.0, errors=1, told=0.5))
-    assert dates.dated(device(2.0, errors=2, told=1.5)).errors[0].last_seen == 1.5
+    dates.fill_in(device(1.0, errors=1, told=0.5))
+    assert dates.fill_in(device(2.0, errors=2, told=1.5)).errors[0].last_seen == 1.5
 
 
 def test_a_source_that_is_silent_for_a_moment_takes_no_date_away() -> None:
     dates = ErrorDates()
     for at, count in ((1.0, 0), (2.0, 3)):
-        dates.dated(device(at, count))
+        dates.fill_in(device(at, count))
     silent = Device(vendor=Vendor("amd"), id="amd:x", read_at=3.0)
-    assert dates.dated(silent) is silent
-    assert dates.dated(device(4.0, 3)).ecc[0].last_seen == 2.0
+    assert dates.fill_in(silent) is silent
+    assert dates.fill_in(device(4.0, 3)).ecc[0].last_seen == 2.0

@@ -131,11 +131,11 @@ def test_ready_unless_every_driver_fails(site: Site, readers: tuple[ReaderState,
 def test_not_ready_when_collections_stop(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     site.now += 1000
-    assert site.text("/readyz") == (503, "the last collection was made 1000 s ago\n")
+    assert site.text("/readyz") == (503, "the last collection was 1000 s ago\n")
 
 
 def test_not_alive_when_the_loop_stands_still(site: Site) -> None:
     site.now += 29
     assert site.text("/healthz")[0] == 200
     site.now += 5
-    assert site.text("/healthz") == (503, "the collection loop has not moved for 34 s\n")
+    assert site.text("/healthz") == (503, "the collection loop has made no progress for 34 s\n")

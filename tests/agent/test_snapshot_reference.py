@@ -18,7 +18,7 @@ from accelscope.model import Snapshot, device
 from accelscope.model.documentation import documentation, objects
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.serve.message import Request
-from accelscope.serve.routing import shown_tokens
+from accelscope.serve.routing import request_tokens
 
 RECORDED = sorted((Path(__file__).parent / "snapshots" / SCHEMA_VERSION).glob("*.json"))
 SECTION = re.compile(r"^### (\w+)$(.*?)(?=^###|\Z)", re.MULTILINE | re.DOTALL)
@@ -33,7 +33,7 @@ def named(hint: Any) -> Any:
     return hint
 
 
-def told() -> dict[str, dict[str, tuple[str, ...]]]:
+def described_fields() -> dict[str, dict[str, tuple[str, ...]]]:
     """Type, unit, when it is absent and the meaning of each field, by object."""
     return {
         name: {row[0]: row[1:] for row in ROW.findall(text)} for name, text in SECTION.findall(reference())
@@ -51,7 +51,7 @@ def written(kind: Any, document: dict[str, Any]) -> Iterator[tuple[str, dict[str
 
 
 def test_every_object_within_the_document_has_a_section() -> None:
-    assert len(told()) == 29
+    assert len(described_fields()) == 29
 
 
 @kinds
@@ -66,12 +66,12 @@ def test_every_object_and_field_is_described(kind: type[Any]) -> None:
 @kinds
 def test_a_number_that_is_measured_has_its_unit(kind: type[Any]) -> None:
     hints = get_type_hints(kind)
-    for name, (_, unit, *_) in told()[kind.__name__].items():
+    for name, (_, unit, *_) in described_fields()[kind.__name__].items():
         assert unit or named(hints.get(name)) is not float, name
 
 
 def test_a_ratio_of_which_1_is_not_the_whole_has_another_unit() -> None:
-    page = told()
+    page = described_fields()
     assert page["DeviceBalance"]["share_ratio"][1] == "shares"
     assert page["PodUsage"]["compute_share_ratio"][1] == "ratio"
 
@@ -87,7 +87,7 @@ def test_no_description_depends_on_that_of_another_field(kind: type[Any]) -> Non
 @pytest.mark.parametrize("header", ["authorization", "x-accelscope-token"])
 def test_every_header_that_a_token_is_taken_from_is_on_the_page(header: str) -> None:
     request = Request("GET", "/snapshot", "", {header: "Bearer 0"})
-    assert shown_tokens(request)
+    assert request_tokens(request)
     assert f"| `{header}` | the request |" in reference().lower()
 
 
@@ -97,7 +97,7 @@ def test_every_header_that_a_token_is_taken_from_is_on_the_page(header: str) -> 
     ids=["example", *(path.stem for path in RECORDED)],
 )
 def test_what_is_never_absent_is_in_every_document(document: dict[str, Any]) -> None:
-    page = told()
+    page = described_fields()
     for name, found in written(Snapshot, document):
         assert {field for field, (_, _, absent, _) in page[name].items() if absent == "never"} <= set(found)
         assert set(found) <= set(page[name])

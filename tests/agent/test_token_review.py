@@ -351,7 +351,7 @@ def test_without_the_api_server_only_known_tokens_are_let_in_and_not_for_long(
     lab.review_within(PATIENCE_SECONDS)
     lab.now += 61
     assert (lab.status(ANN), lab.status(STRANGER)) == (200, 401)
-    assert caplog.records[-1].getMessage() == "tokens can be reviewed again"
+    assert caplog.records[-1].getMessage() == "token reviews work again"
 
 
 def test_an_api_server_that_is_gone(lab: Lab) -> None:
@@ -463,7 +463,7 @@ def test_who_floods_keeps_nobody_out_and_does_not_reach_the_api_server(
         "error": 0,
         "limited": 300 - denied,
     }
-    said = [record for record in caplog.records if "turned away" in record.getMessage()]
+    said = [record for record in caplog.records if "are rejected" in record.getMessage()]
     assert [record.__dict__["fields"] for record in said] == [{"peer": ELSEWHERE}]
 
 
@@ -595,7 +595,7 @@ def test_an_unexpected_failure_costs_one_answer(
     with monkeypatch.context() as patch:
         patch.setattr(guarded.guard._reviewer, "review", broken)
         assert guarded.status(ANN) == 503
-    assert "failed unexpectedly" in caplog.text
+    assert "unexpected error during a token review" in caplog.text
     guarded.now += 2
     assert guarded.status(ANN) == 200
 
@@ -637,8 +637,8 @@ class TestTheAgent:
             assert [status(path, ANN) for path in ("/metrics", "/", "/snapshot")] == [200, 200, 403]
             assert status("/metrics", STRANGER) == 401
             assert agent.get("/healthz").status == 200
-            assert agent.log().count("the API server's certificate is not checked, as asked") == 1
-            assert "kubelet's certificate" not in agent.log()
+            assert agent.log().count("TLS verification of the API server is off") == 1
+            assert "of the kubelet is off" not in agent.log()
 
             def page() -> list[str]:
                 return agent.get("/metrics", authorization=f"Bearer {ANN}").body.decode().splitlines()
@@ -662,5 +662,5 @@ class TestTheAgent:
         )
         assert ended.returncode == 2
         assert ended.stderr.splitlines() == [
-            "accelscope agent: --token-review: not in a cluster; give --kube-api-url"
+            "accelscope agent: --token-review: not in a Kubernetes cluster; set --kube-api-url"
         ]

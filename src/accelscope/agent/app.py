@@ -1,4 +1,4 @@
-"""The agent as a process: settings, readers, loop, server, signals."""
+"""The agent's process: connects settings, readers, collection loop, sinks and server, and handles signals."""
 
 import logging
 import socket
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SETTINGS_OF_THE_PAGE = frozenset(
+_PAGE_SETTINGS = frozenset(
     {
         "dialect",
         *(key_name(option.name) for option in dialects.OPTIONS),
@@ -73,7 +73,7 @@ class Agent:
             pace=Pace(settings.collection_interval),
             changed=changed,
             publish=self._publish,
-            between=self._take_up_changes,
+            between=self._apply_changes,
             sinks=self._sink_states,
             token_reviews=lambda: self._guard.reviews if self._guard is not None else (),
         )
@@ -113,34 +113,32 @@ class Agent:
     def _sink_states(self) -> tuple[SinkState, ...]:
         return tuple(sink.state for sink in self._sinks)
 
-    def _take_up_changes(self) -> None:
+    def _apply_changes(self) -> None:
         change = self._reloader.poll()
         if change is not None and change.error is not None:
             change.say(log)
             self.collector.count_reload("rejected")
         elif change is not None:
             self._apply(change)
-        changed = [watch.changed() for watch in self._dialect_files]  # ask each: it forgets its change
+        changed = [watch.changed() for watch in self._dialect_files]  # all of them: the call resets the state
         if any(changed):
-            self._take_up_dialect_files()
+            self._reload_dialect_files()
 
-    def _take_up_dialect_files(self) -> None:
+    def _reload_dialect_files(self) -> None:
         if self._renew_page(self._reloader.settings):
-            log.info("the new counters file is in use")
+            log.info("counters file reloaded")
             self.collector.count_reload("applied")
         else:
             self.collector.count_reload("rejected")
 
     def _renew_page(self, settings: AgentSettings) -> bool:
-        """False, and the page stays as it is, where a dialect's file is bad."""
+        """Returns False and keeps the current page if a dialect's file is invalid."""
         try:
             self.pages.exposition = _exposition(settings)
         except ConfigError as error:
-            problem = str(error)
-        else:
-            return True
-        log.error("the page keeps its families: %s", problem)
-        return False
+            log.error("invalid dialect file, the metrics page is unchanged: %s", error)  # noqa: TRY400
+            return False
+        return True
 
     def _apply(self, change: Change[AgentSettings]) -> None:
         settings = change.settings
@@ -148,7 +146,7 @@ class Agent:
         self.collector.pace = Pace(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
-        if _SETTINGS_OF_THE_PAGE & set(change.changed):  # a new page forgets what dialects have counted
+        if _PAGE_SETTINGS & set(change.changed):  # only then: a new page resets the counters of dialects
             self._dialect_files = tuple(map(FileWatch, settings.dialect_files))
             self._renew_page(settings)
         for runner in self._runners:
@@ -162,8 +160,9 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     """Serve until SIGTERM or SIGINT."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
+    loaded.log_deprecated(log)
     agent = Agent(loaded, arguments, environ)
-    asked = EndSignals()
+    signals = EndSignals()
     agent.start()
     host, port = agent.server.address[:2]
     log.info(
@@ -174,11 +173,11 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     )
     if settings.token_file is None and settings.tls_client_ca is None and not settings.token_review:
         log.info(
-            "anybody who reaches the port may read; set --token-review, --token-file or --tls-client-ca to "
-            "guard it"
+            "no authentication: anyone who can reach the port can read the metrics; set --token-review, "
+            "--token-file or --tls-client-ca to restrict access"
         )
     if settings.token_review and settings.tls_certificate is None:
-        log.warning("tokens that the API server takes travel here unencrypted: set --tls-certificate")
+        log.warning("ServiceAccount tokens are sent unencrypted: set --tls-certificate and --tls-key")
     warn_world_readable("the private key", [settings.tls_key])
     warn_world_readable("the tokens", [settings.token_file])
     warn_world_readable("the agent's own token", [settings.kube_token_file])
@@ -188,10 +187,9 @@ def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ:
     ):
         if unchecked:
             log.warning(
-                "the %s's certificate is not checked, as asked: whoever answers gets our token", server
+                "TLS verification of the %s is off: any server there receives the agent's token", server
             )
-    name = asked.wait()
-    log.info("%s: stopping", name)
+    log.info("%s: stopping", signals.wait())
     start_no_more_tools()
     agent.stop()
     return 0
@@ -204,17 +202,16 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
         or settings.feature_labels != "off"
     ):
         return ()
-    # Here, so that an agent that writes nothing does not load what it would write with.
-    from accelscope.agent.assembly import make_sinks  # noqa: PLC0415
+    from accelscope.agent.node_sinks import make_sinks  # noqa: PLC0415 - saves memory where sinks are off
 
     return make_sinks(settings, node, api_server)
 
 
 def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Sink[Any], ...]]":
-    """What an agent before this one kept, and who keeps it from now on."""
+    """Idle times that an earlier agent stored, and the sink that stores them from now on."""
     if folder is None:
         return {}, ()
-    from accelscope.sinks.idle_state import IdleStateSink, read_idle_times  # noqa: PLC0415 - where asked for
+    from accelscope.sinks.idle_state import IdleStateSink, read_idle_times  # noqa: PLC0415 - saves memory
 
     now = time.time()
     times = read_idle_times(Path(folder), now)
@@ -225,7 +222,7 @@ def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Si
 
 
 def _exposition(settings: AgentSettings) -> Exposition:
-    """Raises ConfigError for a bad file of a dialect."""
+    """Raises ConfigError if a dialect's file is invalid."""
     chosen = settings.load_dialects()
     for dialect in chosen:
         for item in dialect.unavailable:
@@ -235,7 +232,7 @@ def _exposition(settings: AgentSettings) -> Exposition:
         ("--metric-denylist", settings.metric_denylist),
     ):
         for pattern in patterns_without_family(patterns, chosen):
-            log.warning("%s: no metric has a name that fits %s", option, pattern)
+            log.warning("%s: no metric matches %s", option, pattern)
     return Exposition(
         dialects=chosen,
         allow=settings.metric_allowlist,
@@ -246,9 +243,11 @@ def _exposition(settings: AgentSettings) -> Exposition:
 
 def _token_review(api_server: "Endpoint | None") -> "TokenReviewGuard":
     if api_server is None:
-        raise ConfigError("--token-review: not in a cluster; give --kube-api-url")
-    # Where it is asked for.
-    from accelscope.agent.token_review import ApiServerReviewer, TokenReviewGuard  # noqa: PLC0415
+        raise ConfigError("--token-review: not in a Kubernetes cluster; set --kube-api-url")
+    from accelscope.agent.token_review import (  # noqa: PLC0415 - saves memory where it is off
+        ApiServerReviewer,
+        TokenReviewGuard,
+    )
 
     return TokenReviewGuard(ApiServerReviewer(api_server))
 

@@ -1,7 +1,7 @@
-"""The collection loop: starts the readers' passes, and makes a Snapshot of what they know.
+"""The collection loop: starts the readers' passes and makes a Snapshot of their results.
 
-A slow or hung reader delays nobody: when the time of a collection is up, the snapshot is made with what that
-reader last brought, and its devices become stale when their calls miss their deadlines.
+A slow or hung reader does not delay the others. When the time of a collection is over, the snapshot contains
+that reader's last result; its devices become stale when their calls miss their deadlines.
 """
 
 import logging
@@ -31,9 +31,10 @@ from accelscope.process import own_process
 
 log = logging.getLogger(__name__)
 
-_WINDOW = 0.9  # share of the interval that a collection waits for its readers
-_JITTER = 0.1  # share of the interval by which a collection may begin late
-_LONGEST_WAIT = 1.0  # so that a changed settings file or a stop is noticed soon
+_WINDOW = 0.9  # fraction of the interval that a collection waits for its readers
+_JITTER = 0.1  # fraction of the interval by which a collection may start late
+_LONGEST_WAIT = 1.0  # seconds until a changed settings file or a stop is noticed
+MOST_PASSES = 20  # of `read_and_stop`
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class Collector:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`changed` is the condition that the runners share. `between` is called about once a second between
-        collections, in the loop's thread; `sinks` tells how they are, `token_reviews` how many there were."""
+        """The runners share the condition `changed`. The loop's thread calls `between` about once a second
+        between collections."""
         self.pace = pace
         self.labels: tuple[tuple[str, str], ...] = ()
         self._runners = runners
@@ -69,7 +70,7 @@ class Collector:
         self._changed = changed
         self._publish = publish
         self._between = between
-        self._fault_between = ""  # that was logged last
+        self._last_error = ""  # of `between`, as logged
         self._sinks = sinks
         self._token_reviews = token_reviews
         self._clock = clock
@@ -94,12 +95,12 @@ class Collector:
                 return
             try:
                 self.collect()
-            except Exception:  # the loop outlives a fault of ours; /readyz tells when collections stay away
-                log.exception("a collection failed in a way that was not foreseen")
+            except Exception:  # the loop goes on; /readyz fails if there are no more collections
+                log.exception("unexpected error during a collection")
             due = self._next_due(due)
 
     def collect(self) -> Snapshot:
-        """One collection, as far as it gets within its time."""
+        """One collection. Waits for the readers up to the end of the window."""
         started = self._monotonic()
         self._attributor.begin()
         with self._changed:
@@ -108,7 +109,7 @@ class Collector:
             self._wait_for_readers(started + _WINDOW * self.pace.interval_seconds)
             results = [runner.result() for runner in self._runners]
         devices = tuple(device for result in results for device in result.devices)
-        attributed = self._attributed(devices, tuple(p for result in results for p in result.processes))
+        attributed = self._attribute(devices, tuple(p for result in results for p in result.processes))
         own = own_process()
         self._agent = replace(
             self._agent,
@@ -141,15 +142,15 @@ class Collector:
         self._publish(snapshot)
         return snapshot
 
-    def _attributed(self, devices: tuple[Device, ...], processes: tuple[Process, ...]) -> Attributed:
+    def _attribute(self, devices: tuple[Device, ...], processes: tuple[Process, ...]) -> Attributed:
         try:
             return self._attributor.attribute(devices, processes)
-        except Exception:  # devices are worth showing also when nobody can say whose they are
-            log.exception("attribution failed in a way that was not foreseen")
+        except Exception:  # devices are published without attribution
+            log.exception("unexpected error during attribution")
             return Attributed(processes=processes)
 
     def count_reload(self, result: str) -> None:
-        """Note what came of a changed settings file."""
+        """Count a reload of the settings file by its result: `applied` or `rejected`."""
         counts = {c.reason: c.count for c in self._agent.config_reloads}
         counts[result] = counts.get(result, 0) + 1
         self._agent = replace(self._agent, config_reloads=counted(counts))
@@ -163,7 +164,7 @@ class Collector:
         return due
 
     def _jitter(self) -> float:
-        """Keeps a thousand nodes from asking at the same instant; it does not add up over collections."""
+        """Keeps a thousand nodes from collecting at the same instant. It does not accumulate."""
         return self.pace.jitter * self.pace.interval_seconds * int.from_bytes(os.urandom(2)) / 2**16
 
     def _wait_for_readers(self, until: float) -> None:
@@ -181,7 +182,7 @@ class Collector:
             self.moved_at = now = self._monotonic()
             if now >= due:
                 return
-            self._do_between()
+            self._run_between()
             with self._changed:
                 wait = min(due, now + _LONGEST_WAIT, self._earliest_deadline(due)) - self._monotonic()
                 if wait > 0 and not self._stopped:
@@ -189,28 +190,21 @@ class Collector:
                 for runner in self._runners:
                     runner.abandon_overdue()
 
-    def _do_between(self) -> None:
+    def _run_between(self) -> None:
         try:
             self._between()
-        except Exception as error:  # the loop outlives this too; it would be told every second
-            if (told := repr(error)) != self._fault_between:
-                self._fault_between = told
-                log.exception("changed settings could not be taken up in a way that was not foreseen")
+        except Exception as error:  # the loop goes on; the same error is logged once, not every second
+            if (text := repr(error)) != self._last_error:
+                self._last_error = text
+                log.exception("unexpected error while reloading settings")
 
     def _earliest_deadline(self, latest: float) -> float:
         deadlines = [d for d in (runner.deadline() for runner in self._runners) if d is not None]
         return min([latest, *deadlines])
 
 
-# --- once ------------------------------------------------------------
-# The node read once, without a loop: for commands that look and end.
-
-
-MOST_PASSES = 20
-
-
 def read_once(settings: AgentSettings, node: str) -> Snapshot:
-    """A snapshot of devices and readers."""
+    """A snapshot of devices and readers, without a loop: for commands that read the node and end."""
     changed = threading.Condition()
     results = read_and_stop(make_runners(settings, changed, once=True), changed)
     now = time.time()
@@ -224,11 +218,11 @@ def read_once(settings: AgentSettings, node: str) -> Snapshot:
 
 
 def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
-    """What they know after as many passes as bring more."""
+    """The runners' results, after as many passes as find more devices."""
     passes = Passes()
     with changed:
         results = _pass(runners, changed)
-        while passes.may_bring_more(
+        while passes.needs_another(
             (result.state for result in results), (device for result in results for device in result.devices)
         ):
             results = _pass(runners, changed)
@@ -238,15 +232,13 @@ def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> li
 
 
 class Passes:
-    """A reader that needs several passes to get to know all of its devices gets them, as long as each brings
-    more."""
+    """Some readers need several passes to find all devices. They get them while each pass finds more."""
 
     def __init__(self) -> None:
-        self._known: list[int] = []  # after each pass
+        self._known: list[int] = []  # number of devices after each pass
 
-    def may_bring_more(self, states: Iterable[ReaderState], devices: Iterable[Device]) -> bool:
-        """Whether one more is worth it after the one that brought these. Of a lost device it would tell the
-        same."""
+    def needs_another(self, states: Iterable[ReaderState], devices: Iterable[Device]) -> bool:
+        """Takes the results of the last pass. A lost device counts as found: another pass changes nothing."""
         before = self._known[-1] if self._known else -1
         known = sum(not device.stale or device.health.state is HealthState.LOST for device in devices)
         self._known.append(known)
@@ -258,7 +250,7 @@ def _pass(runners: Sequence[Runner], changed: threading.Condition) -> list[Resul
     for runner in runners:
         runner.begin()
     while any(runner.busy for runner in runners):
-        changed.wait(0.05)  # short, because the runners' deadlines are their own
+        changed.wait(0.05)  # short, because calls may become overdue at any time
         for runner in runners:
             runner.abandon_overdue()
     return [runner.result() for runner in runners]

@@ -1,5 +1,4 @@
-"""What the agent's server answers: handlers over the last snapshot; each form of it is made once, when first
-asked for."""
+"""The agent's HTTP handlers. They serve the last snapshot; each format of it is rendered at most once."""
 
 import json
 import time
@@ -13,14 +12,14 @@ from accelscope.model.wire import snapshot_document
 from accelscope.serve import Handler, Request, Response, Route, accepts
 from accelscope.serve.message import choose_encoding
 
-_LOOP_IS_STUCK_SECONDS = 30.0
+_STUCK_SECONDS = 30.0
 
-# How old the snapshot is, in seconds: whoever asks need not trust this machine's clock, nor have the same.
+# Age of the snapshot in seconds: clients need not compare this machine's clock with their own.
 AGE_HEADER = "X-AccelScope-Age"
 
 
 class Collection:
-    """A snapshot with the forms of it that are sent; each is made once."""
+    """A snapshot with its formats, each rendered when it is first requested."""
 
     def __init__(self, snapshot: Snapshot, page: Page, made_at: float = 0.0) -> None:
         self.snapshot = snapshot
@@ -29,7 +28,7 @@ class Collection:
 
     @property
     def tag(self) -> str:
-        """Weak, since it stands for the plain and the compressed form."""
+        """Weak, because the plain and the compressed body share it."""
         agent = self.snapshot.agent
         return f'W/"{agent.started_at:.6f}-{agent.collections}"'
 
@@ -51,7 +50,7 @@ class Pages:
         moved_at: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`moved_at` tells when the collection loop last moved, by the monotonic clock."""
+        """`moved_at` returns when the collection loop last made progress, by the monotonic clock."""
         self.exposition = exposition
         self._metrics_path = metrics_path
         self._moved_at = moved_at
@@ -73,41 +72,43 @@ class Pages:
 
     def _metrics(self, request: Request) -> Response:
         if self._last is None:
-            return Response.text(503, "the first collection is not done yet")
+            return Response.text(503, "the first collection is not finished yet")
         page = self._last.page
         kind = accepts(request.headers.get("accept"), (TEXT_TYPE, OPENMETRICS_TYPE)) or TEXT_TYPE
         if kind == OPENMETRICS_TYPE:
-            return _coded(request, lambda: page.openmetrics, lambda: page.openmetrics_gzip, kind)
-        return _coded(request, lambda: page.text, lambda: page.text_gzip, kind)
+            return _encoded_response(request, lambda: page.openmetrics, lambda: page.openmetrics_gzip, kind)
+        return _encoded_response(request, lambda: page.text, lambda: page.text_gzip, kind)
 
     def _snapshot(self, request: Request) -> Response:
         last = self._last
         if last is None:
-            return Response.text(503, "the first collection is not done yet")
+            return Response.text(503, "the first collection is not finished yet")
         tag = last.tag
         headers = ("ETag", tag), (AGE_HEADER, f"{max(0.0, self._monotonic() - last.made_at):.3f}")
         if tag in (known.strip() for known in request.headers.get("if-none-match", "").split(",")):
             return Response.not_modified(*headers)
-        return _coded(request, lambda: last.document, lambda: last.document_gzip, "application/json", headers)
+        return _encoded_response(
+            request, lambda: last.document, lambda: last.document_gzip, "application/json", headers
+        )
 
     def _healthz(self, _: Request) -> Response:
-        still = self._monotonic() - self._moved_at()
-        if still > _LOOP_IS_STUCK_SECONDS:
-            return Response.text(503, f"the collection loop has not moved for {still:.0f} s")
+        idle = self._monotonic() - self._moved_at()
+        if idle > _STUCK_SECONDS:
+            return Response.text(503, f"the collection loop has made no progress for {idle:.0f} s")
         return Response.text(200, "ok")
 
     def _readyz(self, _: Request) -> Response:
         last = self._last
         if last is None:
-            return Response.text(503, "the first collection is not done yet")
+            return Response.text(503, "the first collection is not finished yet")
         snapshot = last.snapshot
         age = self._monotonic() - last.made_at
-        if age > _LOOP_IS_STUCK_SECONDS + 2 * (snapshot.interval_seconds or 0):
-            return Response.text(503, f"the last collection was made {age:.0f} s ago")
+        if age > _STUCK_SECONDS + 2 * (snapshot.interval_seconds or 0):
+            return Response.text(503, f"the last collection was {age:.0f} s ago")
         found = [reader for reader in snapshot.readers if reader.found]
         if found and not any(reader.up for reader in found):
             reasons = "; ".join(f"{reader.vendor}: {reader.reason}" for reader in found)
-            return Response.text(503, f"no driver can be read: {reasons}")
+            return Response.text(503, f"no driver is readable: {reasons}")
         return Response.text(200, "ok" if found else "ok: no accelerator driver on this node")
 
     def _index(self, _: Request) -> Response:
@@ -119,39 +120,39 @@ class Pages:
             snapshot = self._last.snapshot
             node, version = snapshot.node, snapshot.agent.version
             rows = "".join(
-                f"<tr><td>{_escaped(d.id)}<td>{_escaped(d.model or '')}"
-                f"<td>{d.health.state}<td>{_escaped(d.health.reason or '')}</tr>"
+                f"<tr><td>{_escape(d.id)}<td>{_escape(d.model or '')}"
+                f"<td>{d.health.state}<td>{_escape(d.health.reason or '')}</tr>"
                 for d in snapshot.devices
             )
-        path = _escaped(self._metrics_path)
+        path = _escape(self._metrics_path)
         return (
             "<!doctype html><html lang=en><meta charset=utf-8><title>AccelScope agent</title>"
             "<style>body{font:16px/1.5 system-ui,sans-serif;margin:2rem;max-width:60rem}"
             "td,th{text-align:left;padding:.2rem 1rem .2rem 0}</style>"
-            f"<h1>AccelScope agent {_escaped(version)}</h1>"
-            f"<p>Node {_escaped(node) or 'not read yet'}</p>"
+            f"<h1>AccelScope agent {_escape(version)}</h1>"
+            f"<p>Node {_escape(node) or 'not read yet'}</p>"
             f"<ul><li><a href='{path}'>Metrics</a> for Prometheus<li><a href='/snapshot'>Snapshot</a> as JSON"
             "<li><a href='/healthz'>Liveness</a><li><a href='/readyz'>Readiness</a></ul>"
             f"<table><tr><th>Device<th>Model<th>Health<th></tr>{rows}</table></html>"
         )
 
 
-def _coded(
+def _encoded_response(
     request: Request,
     plain: Callable[[], bytes],
     compressed: Callable[[], bytes],
     kind: str,
     headers: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Compress only for a client that can take it."""
+    """Compress only if the client accepts it."""
     bodies = {"identity": plain()}
     if choose_encoding(request.headers.get("accept-encoding"), ("gzip",)) == "gzip":
         bodies["gzip"] = compressed()
     return Response(bodies, content_type=kind, headers=headers)
 
 
-def _escaped(text: str) -> str:
-    """For HTML. (The standard library's `html` brings its table of 2,000 named characters.)"""
+def _escape(text: str) -> str:
+    """For HTML. Not `html.escape`: its module loads a table of 2,000 named characters."""
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         text = text.replace(character, entity)
     return text

@@ -43,15 +43,13 @@ from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 from accelscope.vendors.declaration import VendorSetting
 
-# --- share ratios ------------------------------------------------------------
-# The setting `shares`: into how many shares devices are cut, by device and by model.
-
-
-_PARTS = ("devices", "models")
+_RATIO_TABLES = ("devices", "models")
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRatios:
+    """The setting `shares`: the number of shares per device, by device and by model."""
+
     devices: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     models: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -63,27 +61,27 @@ class _Shares(Kind[ShareRatios]):
     def parse_node(self, node: Node) -> ShareRatios:
         if not isinstance(node, Mapping):
             raise BadValue
-        unknown = sorted(set(node) - set(_PARTS))
+        unknown = sorted(set(node) - set(_RATIO_TABLES))
         if unknown:
-            raise BadValue(f"{unknown[0]} is none of {' and '.join(_PARTS)}")
-        return ShareRatios(**{part: _ratios(part, node[part]) for part in _PARTS if part in node})
+            raise BadValue(f"{unknown[0]} is neither {' nor '.join(_RATIO_TABLES)}")
+        return ShareRatios(**{name: _ratios(name, node[name]) for name in _RATIO_TABLES if name in node})
 
     def text(self, value: ShareRatios) -> str:
         del value
         return ""
 
 
-def _ratios(part: str, node: Node) -> Mapping[str, float]:
+def _ratios(table: str, node: Node) -> Mapping[str, float]:
     if not isinstance(node, Mapping):
-        raise BadValue(f"{part} is not a table of names and ratios")
+        raise BadValue(f"{table} is not a table of names and ratios")
     ratios = {}
     for name, ratio in node.items():
         if not isinstance(ratio, str):
-            raise BadValue(f"{part}: the ratio of {name} is not a number")
+            raise BadValue(f"{table}: the ratio of {name} is not a number")
         try:
             ratios[name] = parse_ratio(ratio)
         except RatioError as error:
-            raise BadValue(f"{part}: {name}: {error}") from None
+            raise BadValue(f"{table}: {name}: {error}") from None
     return MappingProxyType(ratios)
 
 
@@ -91,8 +89,8 @@ SHARES = _Shares()
 NO_SHARES = ShareRatios()
 
 
-_TAKEN_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
-_OPEN_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
+_RESERVED_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
+_OTHER_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _KUBERNETES_LABELS = List(
     Text(
@@ -129,12 +127,12 @@ class AgentSettings:
     node_name: str = setting(
         "",
         TEXT,
-        "Name of this node; the host's name if not given.",
+        "Name of this node; the host name by default.",
         group="General",
         reloadable=False,
     )
-    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
+    log_level: str = setting("info", Choice(*LEVELS), "Lowest level of messages to log.", group="General")
+    log_format: str = setting("text", Choice(*FORMATS), "Format of log messages.", group="General")
 
     collection_interval: float = setting(
         10.0,
@@ -146,63 +144,63 @@ class AgentSettings:
     readers: tuple[str, ...] = setting(
         tuple(vendor.value for vendor in Vendor),
         List(Choice(*(vendor.value for vendor in Vendor))),
-        "Vendors to look for.",
+        "Vendors whose devices to read.",
         group="Collection",
         reloadable=False,
     )
     device_timeout: float = setting(
         2.0,
         Duration(minimum=0.05, maximum=600),
-        "How long one device may take to answer before it is given up and shown as stale.",
+        "Timeout for reading one device; after it, the device is stale.",
         group="Collection",
     )
     reader_timeout: float = setting(
         10.0,
         Duration(minimum=0.1, maximum=600),
-        "How long a driver may take to list its devices, a tool to run, and a pass over all devices to last.",
+        "Timeout for listing a driver's devices, running a tool, and reading all devices of a vendor.",
         group="Collection",
         reloadable=False,
     )
     tool_interval: float = setting(
         60.0,
         Duration(minimum=1, maximum=3600),
-        "Time between two runs of a tool that takes seconds and only adds to what is read otherwise.",
+        "Time between two runs of a slow tool that only adds values to those read in other ways.",
         group="Collection",
         reloadable=False,
     )
     expected_devices: int = setting(
         0,
         WholeNumber(0, 1024),
-        "Devices of each vendor found that should be there; 0: as many as were seen since the agent started.",
+        "Expected number of devices of each vendor found; 0: the most seen since the agent started.",
         group="Collection",
     )
 
     metrics_path: str = setting(
         "/metrics",
         Text("a path that begins with /", r"/[A-Za-z0-9._~/-]*"),
-        "Path of the Prometheus page.",
+        "Path of the metrics page.",
         group="Metrics",
         reloadable=False,
     )
     metric_allowlist: tuple[str, ...] = setting(
-        (), PATTERNS, "Only families whose name fits one of these patterns.", group="Metrics"
+        (), PATTERNS, "Publish only metrics whose name matches one of these patterns.", group="Metrics"
     )
     metric_denylist: tuple[str, ...] = setting(
-        (), PATTERNS, "No families whose name fits one of these patterns.", group="Metrics"
+        (), PATTERNS, "Do not publish metrics whose name matches one of these patterns.", group="Metrics"
     )
     max_process_series: int = setting(
         1000,
         WholeNumber(0, 1_000_000),
-        "Most series about processes on the page; what is left out is counted.",
+        "Maximum number of series about processes; the rest is only counted.",
         group="Metrics",
     )
     labels: Mapping[str, str] = setting(
-        NO_LABELS, LABELS, "Labels of this node, put on accelerator_info.", group="Metrics"
+        NO_LABELS, LABELS, "Labels of this node, added to accelerator_info.", group="Metrics"
     )
     dialect: tuple[str, ...] = setting(
         (),
         List(Choice(*dialects.NAMES)),
-        "Other exporters' names to show beside the native ones, for dashboards that use them.",
+        "Publish the metrics of other exporters too, for dashboards that use them.",
         group="Metrics",
     )
     dialect_options: Mapping[str, str] = setting_mapping(
@@ -212,15 +210,15 @@ class AgentSettings:
     pod_source: str = setting(
         PodSource.AUTO.value,
         Choice(*(source.value for source in PodSource)),
-        "Who tells the names of this node's pods: the API server (a watch on the node's pods), the kubelet's "
-        "/pods, or nobody. auto: the API server where the agent runs in a pod or --kube-api-url is given.",
+        "Source of this node's pods: the API server (a watch on the node's pods), the kubelet's /pods, or "
+        "off. auto: the API server if the agent runs in a pod or --kube-api-url is set.",
         group="Attribution",
         reloadable=False,
     )
     pod_labels: tuple[str, ...] = setting(
         (),
         _KUBERNETES_LABELS,
-        "Labels of pods to put on the series about them, as label_<name>.",
+        "Pod labels to add to the series about pods, as label_<name>.",
         group="Attribution",
         reloadable=False,
         metavar="NAME,...",
@@ -228,7 +226,7 @@ class AgentSettings:
     node_labels: tuple[str, ...] = setting(
         (),
         _KUBERNETES_LABELS,
-        "Labels of the Node object to put on accelerator_info, as label_<name>. Needs the right to list and "
+        "Labels of the Node object to add to accelerator_info, as label_<name>. Needs permission to list and "
         "watch nodes.",
         group="Attribution",
         reloadable=False,
@@ -237,7 +235,7 @@ class AgentSettings:
     pod_resources_socket: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         TEXT,
-        "The kubelet's socket that tells which container holds which device; empty: do not ask.",
+        "The kubelet's socket that lists the devices of each container; empty: do not use it.",
         group="Attribution",
         reloadable=False,
         metavar="PATH",
@@ -245,15 +243,15 @@ class AgentSettings:
     resource_slices: bool = setting(
         True,
         BOOLEAN,
-        "Ask the API server for this node's ResourceSlices once a pod holds a claim, to tell which device "
-        "the claim means. Needs the right to list and watch them.",
+        "Watch this node's ResourceSlices once a pod has a resource claim, to find the claim's device. Needs "
+        "permission to list and watch them.",
         group="Attribution",
         reloadable=False,
     )
     gpu_allocation_file: str = setting(
         "gpu_allocation.txt",
         TEXT,
-        "File with one number: into how many shares each device is cut. Re-read when it changes.",
+        "File with one number: the number of shares per device. Re-read when it changes.",
         group="Attribution",
         reloadable=False,
         metavar="PATH",
@@ -261,14 +259,14 @@ class AgentSettings:
     shares: ShareRatios = setting(
         NO_SHARES,
         SHARES,
-        "The same for single devices and models; wins over the file.",
+        "Number of shares for single devices and models; overrides the file.",
         group="Attribution",
     )
     job_mapping_folder: str | None = setting(
         None,
         PATH,
-        "Folder in which a batch scheduler keeps one file per device, named by its index or uuid, with the "
-        "ids of the jobs that run there.",
+        "Folder in which a batch scheduler writes one file per device, named by its index or uuid, with the "
+        "ids of the jobs on it.",
         group="Attribution",
         reloadable=False,
     )
@@ -276,7 +274,7 @@ class AgentSettings:
     kube_api_url: str = setting(
         "",
         TEXT,
-        "URL of the API server; that of the cluster the agent runs in if not given.",
+        "URL of the API server; by default that of the cluster in which the agent runs.",
         group="Kubernetes",
         reloadable=False,
         metavar="URL",
@@ -292,7 +290,7 @@ class AgentSettings:
     kube_ca_file: str = setting(
         f"{_SERVICE_ACCOUNT}/ca.crt",
         TEXT,
-        "Certificates that the API server's is checked against; empty: those that the system trusts.",
+        "CA certificates to verify the API server with; empty: those of the system.",
         group="Kubernetes",
         reloadable=False,
         metavar="PATH",
@@ -300,14 +298,14 @@ class AgentSettings:
     kube_insecure_skip_tls_verify: bool = setting(
         False,
         BOOLEAN,
-        "Do not check the API server's certificate. Whoever answers gets the token.",
+        "Do not verify the API server's certificate. Any server at that address receives the token.",
         group="Kubernetes",
         reloadable=False,
     )
     node_ip: str = setting(
         "",
         TEXT,
-        "Address of this node, at which its kubelet is asked; 127.0.0.1 if not given.",
+        "Address of this node's kubelet; 127.0.0.1 by default.",
         group="Kubernetes",
         reloadable=False,
         metavar="ADDRESS",
@@ -315,7 +313,7 @@ class AgentSettings:
     kubelet_url: str = setting(
         "",
         TEXT,
-        "URL of the kubelet, for --pod-source kubelet; port 10250 of --node-ip if not given.",
+        "URL of the kubelet, for --pod-source kubelet; port 10250 of --node-ip by default.",
         group="Kubernetes",
         reloadable=False,
         metavar="URL",
@@ -323,7 +321,7 @@ class AgentSettings:
     kubelet_ca_file: str = setting(
         "",
         TEXT,
-        "Certificates that the kubelet's is checked against; as --kube-ca-file if not given.",
+        "CA certificates to verify the kubelet with; those of --kube-ca-file by default.",
         group="Kubernetes",
         reloadable=False,
         metavar="PATH",
@@ -331,7 +329,7 @@ class AgentSettings:
     kubelet_insecure_skip_tls_verify: bool = setting(
         False,
         BOOLEAN,
-        "Do not check the kubelet's certificate. Whoever answers gets the token.",
+        "Do not verify the kubelet's certificate. Any server at that address receives the token.",
         group="Kubernetes",
         reloadable=False,
     )
@@ -353,45 +351,45 @@ class AgentSettings:
     devices_annotation: bool = setting(
         False,
         BOOLEAN,
-        "Write what the devices of every vendor do into the Node's annotation accelscope.io/devices; with "
-        "--readers of some vendors only, accelscope.io/devices.<vendors>. Needs the right to patch nodes.",
+        "Write the state of all devices to the Node's annotation accelscope.io/devices; if --readers names "
+        "only some vendors, to accelscope.io/devices.<vendors>. Needs permission to patch nodes.",
         group="Node object",
         reloadable=False,
     )
     annotation_interval: float = setting(
         3.0,
         Duration(minimum=1, maximum=3600),
-        "Annotations are written at most so often, and then only if something changed.",
+        "Minimum time between two writes of annotations. They are written only if something changed.",
         group="Node object",
         reloadable=False,
     )
     annotation_heartbeat: float = setting(
         60.0,
         Duration(minimum=5, maximum=3600),
-        "Annotations are written at least so often, less up to a tenth, also if nothing changed.",
+        "Maximum time between two writes of annotations, also if nothing changed; up to a tenth is "
+        "subtracted at random.",
         group="Node object",
         reloadable=False,
     )
     feature_labels: str = setting(
         "off",
         Choice("off", "node", "nfd"),
-        "Label the Node with what devices it has: node writes the labels itself and needs the right to patch "
-        "nodes; nfd writes a file for Node Feature Discovery.",
+        "Label the Node with its devices: node writes the labels itself and needs permission to patch nodes; "
+        "nfd writes a file for Node Feature Discovery.",
         group="Node object",
         reloadable=False,
     )
     feature_domains: tuple[str, ...] = setting(
         DOMAINS,
         List(Choice(*DOMAINS)),
-        "Prefixes under which labels are written: our own for every vendor, and Furiosa's former and present "
-        "names.",
+        "Prefixes of the labels: AccelScope's own for every vendor, and those of vendors' own tools.",
         group="Node object",
         reloadable=False,
     )
     feature_file_folder: str = setting(
         "/etc/kubernetes/node-feature-discovery/features.d",
         TEXT,
-        "Folder of Node Feature Discovery's feature files, for --feature-labels nfd.",
+        "Folder for feature files of Node Feature Discovery, for --feature-labels nfd.",
         group="Node object",
         reloadable=False,
         metavar="PATH",
@@ -400,20 +398,20 @@ class AgentSettings:
     state_folder: str | None = setting(
         None,
         PATH,
-        "Folder in which idle times of pods are kept over a restart, in a file that only the agent may read. "
-        "Without it nothing is kept. Each agent needs a folder of its own.",
+        "Folder for a file, readable by the agent only, that keeps idle times of pods across restarts. "
+        "Without it they are not kept. Each agent needs its own folder.",
         group="State",
         reloadable=False,
     )
 
     exporter_host: str = setting(
-        "", TEXT, "Address to listen on; all if not given.", group="HTTP", reloadable=False
+        "", TEXT, "Address to listen on; all by default.", group="HTTP", reloadable=False
     )
     exporter_port: int = setting(9400, PORT, "Port to listen on.", group="HTTP", reloadable=False)
     tls_certificate: str | None = setting(
         None,
         PATH,
-        "Certificate chain in PEM form: serve HTTPS. Re-read when it changes.",
+        "Certificate chain in PEM format; enables HTTPS. Re-read when it changes.",
         group="HTTP",
         reloadable=False,
     )
@@ -423,23 +421,23 @@ class AgentSettings:
     tls_client_ca: str | None = setting(
         None,
         PATH,
-        "Ask clients for a certificate that this CA signed. Probes need none.",
+        "Require a client certificate that this CA signed. Probes need none.",
         group="HTTP",
         reloadable=False,
     )
     token_file: str | None = setting(
         None,
         PATH,
-        "File with the bearer tokens that are accepted, one a line. Probes need none. Re-read on change.",
+        "File with the accepted bearer tokens, one per line. Probes need none. Re-read when it changes.",
         group="HTTP",
         reloadable=False,
     )
     token_review: bool = setting(
         False,
         BOOLEAN,
-        "Accept the bearer tokens that the API server knows and whose user may get the page's path "
+        "Accept bearer tokens that the API server accepts and whose user may get the page's path "
         "(nonResourceURLs of a ClusterRole). With --token-file either token is enough; with --tls-client-ca "
-        "the certificate is needed as well. Probes need none. Needs the right to create tokenreviews and "
+        "the certificate is required too. Probes need none. Needs permission to create tokenreviews and "
         "subjectaccessreviews.",
         group="HTTP",
         reloadable=False,
@@ -453,7 +451,7 @@ class AgentSettings:
     passwd_file: str = setting(
         "/etc/passwd",
         TEXT,
-        "The node's list of users, for their names.",
+        "The node's /etc/passwd, for user names.",
         group="Paths",
         reloadable=False,
         metavar="PATH",
@@ -466,54 +464,54 @@ class AgentSettings:
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
+            raise ConfigError("--tls-certificate and --tls-key must be set together")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ConfigError("--tls-client-ca needs --tls-certificate and --tls-key")
-        taken = sorted(_TAKEN_LABELS & self.labels.keys())
-        if taken:
+        reserved = sorted(_RESERVED_LABELS & self.labels.keys())
+        if reserved:
             raise ConfigError(
-                f"--labels: {', '.join(taken)} is taken: AccelScope or Prometheus sets that label"
+                f"--labels: {', '.join(reserved)} is reserved: AccelScope or Prometheus sets it"
             )
         if not self.readers:
-            raise ConfigError(f"--readers: name at least one of {', '.join(Vendor)}")
+            raise ConfigError(f"--readers: must contain at least one of {', '.join(Vendor)}")
         conflict = dialects.conflict(self.dialect)
         if conflict is not None:
             raise ConfigError(f"--dialect: {conflict}")
-        in_vain = dialects.option_without_dialect(self.dialect, self.dialect_options)
-        if in_vain is not None:
-            option, name = in_vain
+        unused = dialects.option_without_dialect(self.dialect, self.dialect_options)
+        if unused is not None:
+            option, name = unused
             raise ConfigError(f"{flag_name(option.name)} has no effect without --dialect {name}")
-        if self.metrics_path in _OPEN_PATHS:
+        if self.metrics_path in _OTHER_PATHS:
             raise ConfigError(f"--metrics-path: {self.metrics_path} is the path of another page")
         self._check_kubernetes()
         self._check_node_object()
 
     def _check_kubernetes(self) -> None:
-        given = (
+        urls = (
             ("--kube-api-url", self.kube_api_url),
             ("--kubelet-url" if self.kubelet_url else "--node-ip", self.kubelet_address),
         )
-        for flag, url in given:
+        for flag, url in urls:
             try:
                 if url:
                     Endpoint(url)
             except EndpointError as error:
                 raise ConfigError(f"{flag}: {error}") from None
         for flag, names in (("--pod-labels", self.pod_labels), ("--node-labels", self.node_labels)):
-            written: dict[str, str] = {}
+            sources: dict[str, str] = {}
             for name in names:
                 [(label, _)] = kubernetes_labels(((name, ""),))
-                other = written.setdefault(label, name)
+                other = sources.setdefault(label, name)
                 if other != name:
-                    raise ConfigError(f"{flag}: {other} and {name} are the same label on a series")
+                    raise ConfigError(f"{flag}: {other} and {name} become the same label of a series")
                 if flag == "--node-labels" and label in self.labels:
-                    raise ConfigError(f"{flag}: {name} is {label} on a series, which --labels sets too")
+                    raise ConfigError(f"{flag}: {name} becomes {label}, which --labels sets too")
 
     def _check_node_object(self) -> None:
         if self.annotation_heartbeat < self.annotation_interval:
             raise ConfigError("--annotation-heartbeat: must not be shorter than --annotation-interval")
         if not self.feature_domains and self.feature_labels != "off":
-            raise ConfigError(f"--feature-domains: name at least one of {', '.join(DOMAINS)}")
+            raise ConfigError(f"--feature-domains: must contain at least one of {', '.join(DOMAINS)}")
 
     @property
     def kubelet_address(self) -> str:
@@ -523,7 +521,7 @@ class AgentSettings:
         return f"https://[{host}]:10250" if ":" in host else f"https://{host}:10250"
 
     def load_dialects(self) -> tuple[dialects.Dialect, ...]:
-        """Raises ConfigError where a file that an option names cannot be read or is malformed."""
+        """Raises ConfigError if a file of a dialect cannot be read or is malformed."""
         try:
             return dialects.load(self.dialect, **self.dialect_options)
         except dialects.DialectError as error:
@@ -531,7 +529,7 @@ class AgentSettings:
 
     @property
     def dialect_files(self) -> tuple[str, ...]:
-        """Files that the chosen dialects are made from."""
+        """Files that the chosen dialects read."""
         files = (option.of(self.dialect_options) for option in dialects.OPTIONS if option.watched)
         return tuple(file for file in files if file)
 
@@ -541,7 +539,7 @@ class AgentSettings:
 
     @property
     def reader_options(self) -> ReaderOptions:
-        # A tool is given up before its survey is, so that the reason says which of them hung.
+        # A tool times out before its survey, so that the error names the one that hung.
         return ReaderOptions(
             self.paths,
             self.vendor_settings,

@@ -1,6 +1,6 @@
-"""The reference page of `/snapshot`, made from the model's dataclasses and their documentation.
+"""The reference page of `/snapshot` (docs/snapshot.md), generated from the model's dataclasses.
 
-No part of a running agent.
+A running agent does not use this module.
 """
 
 import json
@@ -94,9 +94,9 @@ _HEAD = """\
 <!-- Made from src/accelscope/model and src/accelscope/agent/snapshot_reference.py by `make docs`; a test
 compares them. -->
 
-`GET /snapshot` of an agent answers with the whole node at one instant, as one JSON document: what
-[the metrics](metrics.md) are made of, and more (every link, every sensor, words for people). The
-[fleet](fleet.md) and [`accelscope top`](top.md) read it; so can you. [Concepts](concepts.md) has the words.
+`GET /snapshot` of an agent returns the state of the whole node as one JSON document. It contains everything
+that [the metrics](metrics.md) are made of, and more: every link, every sensor, and reasons as text. The
+[fleet](fleet.md) and [`accelscope top`](top.md) read it. [Concepts](concepts.md) explains the terms.
 
 ```sh
 curl -s --compressed localhost:9400/snapshot
@@ -104,49 +104,48 @@ curl -s --compressed localhost:9400/snapshot
 
 ## Versions
 
-`schema_version` is `major.minor`, now `{version}`, and stands first in the document. A new field, or a new
-word where a type is a list of words, raises the minor: pass over what you do not know. Of a `vendor` that
-they do not know, fleet and top leave out the devices with all that is of them, and say so. A field that goes
-away or changes its meaning raises the major: refuse a major that you do not know. The version of AccelScope
-(`agent.version`) is another.
+`schema_version` is the first field of the document. It is `major.minor`, now `{version}`, and independent of
+the version of AccelScope (`agent.version`). The minor version increases with a new field or a new value of an
+enumeration: ignore those that you do not know. Fleet and top omit devices of an unknown `vendor` and report
+that they did. The major version increases when a field is removed or changes its meaning: reject a major
+version that you do not know.
 
-## Request and answer
+## Request and response
 
-GET and HEAD are answered; there are no parameters, and no pages: it is always the whole. A collection makes a
-new document, and asking costs no driver anything. More often than every `interval_seconds` there is
-nothing new.
+The methods are GET and HEAD. There are no parameters and no paging: the document is always complete. It
+changes with each collection, every `interval_seconds`. A request does not call any driver.
 
-| header | of | what |
+| header | of | meaning |
 |---|---|---|
-| `ETag` | the answer | such as `{tag}`: a new one with every collection |
-| `If-None-Match` | the request | the `ETag` that you have: 304 and no body while it is the last |
-| `{age}` | the answer, also 304 | seconds since the collection, whatever the clocks of both sides say |
-| `Accept-Encoding` | the request | `gzip` makes it several times smaller |
-| `Authorization` | the request | `Bearer` and a token, where [needed](security.md#who-may-read-the-page) |
-| `X-AccelScope-Token` | the request | the token alone; of both, the API server's proxy lets only this pass |
+| `ETag` | the response | such as `{tag}`; changes with every collection |
+| `If-None-Match` | the request | the last `ETag`; the response is 304 without a body if nothing changed |
+| `{age}` | the response, also 304 | seconds since the collection, independent of both clocks |
+| `Accept-Encoding` | the request | `gzip` makes the body several times smaller |
+| `Authorization` | the request | `Bearer` and a token, if [required](security.md#who-may-read-the-page) |
+| `X-AccelScope-Token` | the request | the token alone; the API server's proxy removes `Authorization` |
 
-An agent goes on answering when things go wrong: devices that do not answer are `stale`, and the age of the
-document grows where collections do not come to an end.
+An agent keeps responding when drivers fail: devices that cannot be read are `stale`, and the age of the
+document grows if collections do not finish.
 
-Anything but 200 and 304 is one line of plain text that says why:
+The body of every other status is one line of plain text with the reason:
 
 | status | when |
 |---|---|
 | 400, 408, 411, 413, 414, 417, 431, 505 | the request is malformed, slow or too large |
-| 401 | a token is needed, or is not accepted |
-| 403 | a client certificate is needed, or the token's user may not read this path |
-| 404, 405 | another path, another method |
-| 429 | too many unknown tokens come from this address; `Retry-After` says when to come back |
-| 500 | the document cannot be made; the log says why |
-| 503 | no collection is done yet, tokens cannot be reviewed, or there are too many connections |
+| 401 | the token is missing or not accepted |
+| 403 | a client certificate is required, or the token's user is not allowed to read this path |
+| 404, 405 | unknown path or method |
+| 429 | too many unknown tokens from this address; `Retry-After` is the time to wait |
+| 500 | the document cannot be rendered; see the log |
+| 503 | the first collection is not finished, tokens cannot be reviewed, or there are too many connections |
 
-An agent serves {connections} connections at a time. A request line may have {line} KiB, with all headers
-{head} KiB; they have {head_seconds:g} s to arrive, and the answer {response_seconds:g} s to be taken. Between
-requests a connection is kept for {idle_seconds:g} s.
+An agent serves {connections} connections at a time. A request line may have {line} KiB, and {head} KiB with
+all headers. The client has {head_seconds:g} s to send them and {response_seconds:g} s to read the response.
+An idle connection is closed after {idle_seconds:g} s.
 
 ## Example
 
-Shortened: a data centre GPU has some fifty fields.
+Shortened: a data centre GPU has about fifty fields.
 
 ```json
 {example}
@@ -154,15 +153,15 @@ Shortened: a data centre GPU has some fifty fields.
 
 ## Objects
 
-Units are base units and stand in the names. A *ratio* of 1 is the whole; a *time* is in seconds since the
-epoch. Totals and counts only grow, until what counts them starts anew.
+Units are base units and part of the name. A *ratio* of 1 means 100 %; a *time* is in seconds since the epoch.
+Totals and counts only increase, until their source restarts.
 
-What is absent is left out: there is no null and no empty list. 0 and false are values, and are written. The
-column *absent* says when that happens:
+Absent values are omitted: there is no null and no empty list. 0 and false are values and are included. The
+column *absent* describes when a field is omitted:
 
-- never: the field is always there;
+- never: the field is always present;
 - none: the list is empty;
-- not told: the driver or the source does not give it. Of a device, `absent` has the reason where it is known.
+- unknown: the driver or the source does not provide it. For a device, `absent` contains the reason if known.
 """
 
 _UNITS = {
@@ -180,7 +179,7 @@ _UNITS = {
     "device_share_ratio": "ratio",
     "share_ratio": "shares",
     "ratio": "ratio",
-    "rpm": "turns per minute",
+    "rpm": "revolutions per minute",
     "at": "time",
     "last_success": "time",
     "last_seen": "time",
@@ -233,9 +232,9 @@ def _rows(kind: type[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _absent(field: Field[Any]) -> str:
-    """By what the writer leaves out: None and the empty list."""
+    """The writer omits None and empty lists."""
     if field.default is None:
-        return "not told"
+        return "unknown"
     return "none" if field.default == () else "never"
 
 

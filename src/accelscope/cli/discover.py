@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
     """The exit code, and whether a call into a driver hangs."""
-    from accelscope.agent.assembly import features  # noqa: PLC0415
+    from accelscope.agent.node_sinks import features  # noqa: PLC0415
     from accelscope.agent.collector import read_once  # noqa: PLC0415 - --help and bad settings need none of it
 
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
@@ -93,7 +93,8 @@ class _Writer:
     """Found before anything is read: what is bad about the settings is said at once. Raises ConfigError."""
 
     def __init__(self, loaded: Loaded[AgentSettings]) -> None:
-        from accelscope.agent.assembly import attribution_options, writer_of  # noqa: PLC0415
+        from accelscope.agent.assembly import attribution_options  # noqa: PLC0415
+        from accelscope.agent.node_sinks import writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings

@@ -146,7 +146,11 @@ _MAX_BYTES = 256 * 1024
 _LOCAL_ADDRESSES = {"": "localhost", "*": "localhost", "::": "localhost", "0.0.0.0": "127.0.0.1"}  # noqa: S104
 _OUR_PAGE = re.compile(r"<h1>AccelScope agent ?([^<]*)</h1>")
 # The agent's response to a client without credentials.
-_OUR_REFUSALS = ('realm="accelscope"', "a client certificate is needed here; the probes work without")
+_OUR_REFUSALS = (
+    'realm="accelscope"',
+    "client certificate required",
+    "a client certificate is needed here",  # agents before 0.2
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def test_from_the_chart_to_the_pod_that_is_idle(
     said = gpu_owner.run(block(INSTALL, "Install with Helm", "helm install"))
     assert 'daemon set "accelscope-nvidia" successfully rolled out' in said
     said = gpu_owner.run(block(INSTALL, "Install with Helm", "accelscope doctor"))
-    assert "2 of 2 devices answer" in said
+    assert "2 of 2 devices" in said
     assert "# HELP " in said
 
     gpu_owner.run(block(DASHBOARDS, "Get them", "helm upgrade"))

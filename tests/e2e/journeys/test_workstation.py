@@ -40,7 +40,7 @@ def test_from_the_clone_to_the_screen(workstation: Machine) -> None:
     said = workstation.run(command(PAGE, "Install it", "pipx install", "[top]"))
     assert "installed package accelscope" in said
     said = workstation.run(command(PAGE, "Install it", "accelscope doctor"))
-    assert "2 of 2 devices answer" in said
+    assert "2 of 2 devices" in said
 
     with workstation.screen(command(PAGE, "Install it", "accelscope top")) as screen:
         screen.until("2 devices", "GeForce RTX 4090", "train.py")

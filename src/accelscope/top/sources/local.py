@@ -65,7 +65,7 @@ class LocalSource:
         self._attributor.wait_for_first_lists(_LISTS_SECONDS)
         passes = Passes()
         snapshot = self._collector.collect()
-        while passes.may_bring_more(snapshot.readers, snapshot.devices):
+        while passes.needs_another(snapshot.readers, snapshot.devices):
             snapshot = self._collector.collect()
         time.sleep(_APART_SECONDS)
 
