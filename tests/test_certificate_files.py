@@ -11,7 +11,7 @@ import pytest
 from tests.certificates import Certificates, make_certificates
 from tests.fleet.loop import run
 
-from accelscope.files import CertificateError, CertificateFiles
+from accelscope.certificates import CertificateError, CertificateFiles
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,8 @@ def test_a_new_certificate_is_shown_and_a_bad_one_is_not_taken(
 
     run(go())
     said = [record.getMessage() for record in caplog.records]
-    assert sum("the old certificate stays" in line for line in said) == 2
-    assert said.count("certificate re-read") == 1
+    assert sum("the old certificate stays in use" in line for line in said) == 2
+    assert said.count("certificate reloaded") == 1
 
 
 @pytest.mark.parametrize("content", [None, "", "nothing"])

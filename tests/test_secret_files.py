@@ -9,7 +9,8 @@ from tests.certificates import make_certificates
 from tests.fleet_process import FleetProcess
 from tests.waiting import wait_until
 
-from accelscope.files import CertificateFiles, is_world_readable, warn_world_readable
+from accelscope.certificates import CertificateFiles
+from accelscope.files import is_world_readable, warn_world_readable
 from accelscope.fleet.clusters.entry import (
     AddressAccess,
     AgentsEntry,
@@ -37,7 +38,7 @@ def test_who_may_read_a_file(
     assert is_world_readable(path) is readable
     warn_world_readable("the tokens", [path, path, None, str(tmp_path / "missing")])
     said = [record.getMessage() for record in caplog.records]
-    expected = "every user of this machine can read the tokens; take that right away with chmod o-r"
+    expected = "every user of this machine can read the tokens; run chmod o-r"
     assert said == ([expected] if readable else [])
 
 

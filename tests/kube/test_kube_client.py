@@ -16,7 +16,7 @@ from tests.certificates import Certificates, make_certificates
 from tests.kube.kube_server import Asked, KubeServer, Peer, hang, raw, refuse
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.kube.client import Answer, Client
+from accelscope.kube.client import Client, Response
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import TEXT_LIMIT, KubeError, Reason
 
@@ -29,7 +29,7 @@ def reply(body: bytes = b"{}", *headers: str) -> Callable[[Peer, Asked], None]:
     return lambda peer, asked: peer.answer(200, body, *headers)
 
 
-def get(client: Client, path: str = "/x", *, limit_bytes: int = 1 << 20) -> Answer:
+def get(client: Client, path: str = "/x", *, limit_bytes: int = 1 << 20) -> Response:
     return client.request("GET", path, limit_bytes=limit_bytes)
 
 
@@ -205,9 +205,9 @@ def test_an_admission_policy_forbids_with_the_status_of_what_is_invalid(
     ("body", "text"),
     [
         (b"Unauthorized\n", "401 Unauthorized"),
-        (b"", "answered 401"),
-        (b"<html><body>proxy</body></html>", "answered 401"),
-        (b'{"message": 7}', "answered 401"),
+        (b"", "HTTP status 401"),
+        (b"<html><body>proxy</body></html>", "HTTP status 401"),
+        (b'{"message": 7}', "HTTP status 401"),
         (b'{"broken', '401 {"broken'),
         (b"\xff\xfe", "401"),
     ],
@@ -483,7 +483,7 @@ class TestTls:
             error = failure(lambda: get(Client(Endpoint(url, skip_tls_verify=True))))
             thread.join(PATIENCE_SECONDS)
         assert error.reason is Reason.TLS
-        assert error.text == f"{url}: wrong version number: what answers is not https; is it http://?"
+        assert error.text == f"{url}: wrong version number: the server does not use TLS; use http://?"
 
     def test_a_handshake_that_hangs(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -118,7 +118,7 @@ def follow(start: Callable[[Any], Any], certificates: Certificates, waits: Waits
 @pytest.fixture
 def short_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that a server ends at once is a short one, however long that takes on a busy machine."""
-    monkeypatch.setattr("accelscope.kube.listwatch._SHORT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("accelscope.kube.listwatch._SHORT_WATCH_SECONDS", PATIENCE_SECONDS)
 
 
 def names(watch: BlockingInformer[KubePod]) -> str:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from accelscope.allowance import Rate
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     ACCESS_REVIEWS,
@@ -16,11 +15,12 @@ from accelscope.kube.token_review import (
     access_review,
     decode_access_review,
     decode_token_review,
+    log_fields,
     pause_seconds,
     review,
     token_review,
-    told_of,
 )
+from accelscope.rate_limit import Rate
 
 
 def reviewed(status: object, kind: str = "TokenReview") -> bytes:
@@ -153,7 +153,7 @@ def test_what_is_no_review_of_rights_is_an_error(answer: bytes) -> None:
             {
                 "reason": "forbidden",
                 "status": 403,
-                "hint": "who asks needs the right to create tokenreviews and subjectaccessreviews",
+                "hint": "the service account needs the right to create tokenreviews and subjectaccessreviews",
             },
         ),
     ],
@@ -162,7 +162,7 @@ def test_what_is_no_review_of_rights_is_an_error(answer: bytes) -> None:
 def test_of_a_review_that_failed_only_our_own_words_are_told(
     error: KubeError, told: dict[str, object]
 ) -> None:
-    assert told_of(error) == told
+    assert log_fields(error) == told
 
 
 @pytest.mark.parametrize(("asked_for", "seconds"), [(None, 1), (0.2, 1), (7, 7), (86400, 60)])

@@ -22,7 +22,7 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.model.wire import SchemaError, of_known_vendors, plain, read_snapshot, snapshot_document
+from accelscope.model.wire import SchemaError, drop_unknown_vendors, plain, read_snapshot, snapshot_document
 
 SNAPSHOT = Snapshot(
     node="node-1",
@@ -88,14 +88,14 @@ def test_words_that_a_newer_minor_added_cost_as_little_as_can_be() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": "2.0"}, "schema 2.0, this reads 1."),
-        ({"schema_version": None}, "schema None"),
+        ({"schema_version": "2.0"}, "version 2.0, but this release reads 1."),
+        ({"schema_version": None}, "version None"),
         ({"node": 7}, r"\.node: expected str"),
         ({"taken_at": "now"}, r"\.taken_at: expected float"),
         ({"devices": {}}, r"\.devices: expected a list"),
         (
             {"devices": [{"vendor": "acme", "id": "x"}]},
-            r'\.devices\[0\]\.vendor: "acme" is not a vendor that this version knows; update accelscope',
+            r'\.devices\[0\]\.vendor: this version does not support the vendor "acme"; update accelscope',
         ),
         ({"devices": [{"vendor": "nvidia"}]}, r"\.devices\[0\]\.id: missing"),
         ({"agent": []}, r"\.agent: expected an object"),
@@ -122,17 +122,17 @@ def test_of_vendors_that_are_not_known_all_is_left_out_and_the_devices_are_told(
     }.items():
         newer[name] = [*newer.get(name, ()), item]
     newer["devices"] += [{"vendor": "bolt", "id": "bolt:1"}, strange | {"id": "acme:2"}]
-    known, remark = of_known_vendors(newer)
+    known, remark = drop_unknown_vendors(newer)
     assert read_snapshot(known) == SNAPSHOT
     assert remark == (
-        'devices of vendors that this version does not know were left out: "acme" (2), "bolt" (1)'
+        'left out devices of vendors that this version does not support: "acme" (2), "bolt" (1)'
     )
 
 
 def test_a_reader_of_a_vendor_that_is_not_known_is_passed_over() -> None:
     newer = document()
     newer["readers"].append({"vendor": "acme", "found": False, "up": False})
-    known, remark = of_known_vendors(newer)
+    known, remark = drop_unknown_vendors(newer)
     assert read_snapshot(known) == SNAPSHOT
     assert remark is None
 
@@ -147,13 +147,13 @@ def test_a_reader_of_a_vendor_that_is_not_known_is_passed_over() -> None:
     ],
 )
 def test_what_is_wrong_otherwise_stays_for_the_reader_to_find(odd: object) -> None:
-    assert of_known_vendors(odd) == (odd, None)
+    assert drop_unknown_vendors(odd) == (odd, None)
 
 
 def test_beside_a_vendor_that_is_not_known_too() -> None:
     odd = document() | {"devices": [{"vendor": "acme", "id": "x"}], "readers": {}}
     with pytest.raises(SchemaError, match=r"\.readers: expected a list"):
-        read_snapshot(of_known_vendors(odd)[0])
+        read_snapshot(drop_unknown_vendors(odd)[0])
 
 
 @pytest.mark.parametrize("nonsense", [None, [], "text", 7])

@@ -212,8 +212,8 @@ def test_without_descriptors_it_waits_and_then_goes_on(
     assert min(b - a for a, b in pairwise(pauses)) > 0.09, "it must not try all the time"
     said = [record.getMessage() for record in caplog.records if record.name == serve_loop.log.name]
     assert said == [
-        "no connection can be accepted for now: Too many open files",
-        "connections are accepted again",
+        "cannot accept connections: Too many open files",
+        "accepting connections again",
     ]
 
 

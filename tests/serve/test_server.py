@@ -154,9 +154,9 @@ def test_a_failing_page_is_500_and_logged_once_per_change(
         assert client.get("/").status == status
     said = [record.getMessage() for record in caplog.records if record.name == "accelscope.serve.routing"]
     assert said == [
-        "a page cannot be made",
-        "a page cannot be made",
-        "a page can be made again",
+        "request handler failed",
+        "request handler failed",
+        "request handler works again",
     ]
 
 
@@ -235,7 +235,7 @@ def test_a_port_in_use_is_one_clear_line(serve: "Serve", host: str, where: str) 
     port = serve(host="").address[1]
     with pytest.raises(ServeError) as raised:
         Server({}, host=host, port=port).start()
-    problem = "Address already in use; --exporter-port chooses another"
+    problem = "Address already in use; choose another port with --exporter-port"
     assert str(raised.value) == f"cannot listen on {where.format(port=port)}: {problem}"
 
 

@@ -141,7 +141,7 @@ def test_guarded_routes_need_a_client_certificate(
     answer = client.get(path)
     assert answer.status == status
     if status == 403:
-        assert answer.body == b"a client certificate is needed here; the probes work without\n"
+        assert answer.body == b"client certificate required\n"
 
 
 def test_a_certificate_of_somebody_else_is_no_certificate(
@@ -200,7 +200,7 @@ def test_certificates_change_while_running(
     assert common_name() == "server"
     put(Path(tls.certificate), certificate.read_text())
     wait_until(lambda: common_name() == "renewed")
-    wait_until(lambda: said()[1:] == ["certificate re-read"])
+    wait_until(lambda: said()[1:] == ["certificate reloaded"])
 
     answer = open_before.get()
     assert (answer.status, answer.headers["connection"]) == (200, "close")
@@ -254,7 +254,7 @@ def _drain(sock: socket.socket) -> None:
 def test_plain_http_is_told_so(serve: "Serve", connect: "Connect", tls: Tls) -> None:
     client = connect(serve(tls=tls))
     answer = client.get()
-    assert (answer.status, answer.body) == (400, b"this port speaks HTTPS: use https://\n")
+    assert (answer.status, answer.body) == (400, b"this port requires https://\n")
     assert client.is_closed()
 
 
@@ -290,9 +290,11 @@ def _put_a_pipe_there(tls: Tls) -> None:
 FAULTS: dict[str, Callable[[Tls, Authority], object]] = {
     "{key}: No such file or directory": lambda tls, _: Path(tls.key).unlink(),
     "{key}: not a regular file": lambda tls, _: _put_a_pipe_there(tls),
-    "{certificate}: holds no certificate in PEM form": lambda tls, _: Path(tls.certificate).write_text("x"),
-    "{key}: holds no private key in PEM form": lambda tls, _: Path(tls.key).write_text(""),
-    "{key}: is encrypted; give a key without a password": lambda tls, _: _encrypt(tls),
+    "{certificate}: contains no certificate in PEM format": lambda tls, _: Path(tls.certificate).write_text(
+        "x"
+    ),
+    "{key}: contains no private key in PEM format": lambda tls, _: Path(tls.key).write_text(""),
+    "{key}: the key is encrypted; use a key without a password": lambda tls, _: _encrypt(tls),
     "certificate {certificate} and key {key} do not belong together": lambda tls, authority: shutil.copy(
         authority.issue("other")[1], tls.key
     ),
@@ -315,7 +317,7 @@ def test_files_that_cannot_be_used_are_an_error_at_the_start(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("garbage", "{path}: holds no certificate in PEM form"),
+        ("garbage", "{path}: contains no certificate in PEM format"),
         ("-----BEGIN CERTIFICATE-----\nx", "client CA {path} cannot be used: "),
     ],
 )

@@ -93,18 +93,23 @@ def test_tokens_change_while_running(
     _becomes(client, "last-secret", 200)
 
     assert said() == [
-        "tokens re-read",
-        f"the token file cannot be used, the old tokens stay: token file {token_file}: holds no token",
-        f"the token file cannot be used, the old tokens stay: token file {token_file}: "
+        "tokens reloaded",
+        f"cannot load the new token file; the old tokens stay valid: token file {token_file}: "
+        "contains no token",
+        f"cannot load the new token file; the old tokens stay valid: token file {token_file}: "
         "No such file or directory",
-        "tokens re-read",
+        "tokens reloaded",
     ]
     assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "No such file or directory"), (b" \n", "holds no token"), (b"x" * 70000, "larger than 64 KiB")],
+    [
+        (None, "No such file or directory"),
+        (b" \n", "contains no token"),
+        (b"x" * 70000, "larger than 64 KiB"),
+    ],
 )
 def test_a_file_that_cannot_be_used_is_an_error_at_the_start(
     tmp_path: Path, content: bytes | None, message: str

@@ -1,4 +1,6 @@
-"""The blocking HTTP client: one kept connection for requests, one for each stream, all with deadlines."""
+"""A blocking HTTP client for the API server and the kubelet. It reuses one connection for requests, opens one
+per stream, and has deadlines everywhere.
+"""
 
 import select
 import socket
@@ -10,16 +12,16 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from accelscope.kube.endpoint import Endpoint, TokenFile, wire_name
-from accelscope.kube.errors import KubeError, Reason, refusal
-from accelscope.kube.message import AnswerParser, CutOff, Head, MessageError, write_request
+from accelscope.kube.endpoint import Endpoint, TokenFile, host_argument
+from accelscope.kube.errors import KubeError, Reason, error_for_response
+from accelscope.kube.message import Head, MessageError, ResponseParser, Truncated, write_request
 
 if TYPE_CHECKING:
-    from accelscope.kube.endpoint import Trust
+    from accelscope.kube.tls import ClientTls
 
-_RECEIVE_BYTES = 16 << 10  # as much as a TLS record holds
+_RECEIVE_BYTES = 16 << 10  # the largest TLS record
 
-# A peer that vanished without a word is noticed within a minute, also on a watch that is silent by itself.
+# Detects a dead peer within a minute, even on a watch without events.
 _KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -30,12 +32,12 @@ _KEEPALIVE = (
 
 
 class Connection:
-    """Deadlines are instants of time.monotonic(). Everything raises KubeError only."""
+    """Deadlines are times of time.monotonic(). All methods raise only KubeError."""
 
-    def __init__(self, endpoint: Endpoint, trust: "Trust | None") -> None:
+    def __init__(self, endpoint: Endpoint, tls: "ClientTls | None") -> None:
         self._endpoint = endpoint
-        self._trust = trust
-        # A descriptor must not be closed, and its number reused, while another thread shuts it down.
+        self._tls = tls
+        # One thread must not close a descriptor, whose number may be reused, while another shuts it down.
         self._lock = Lock()
         self._sock: socket.socket | None = None
         self._interrupted = False
@@ -43,9 +45,9 @@ class Connection:
     def open(self, deadline: float) -> None:
         host, port = self._endpoint.host, self._endpoint.port
         try:
-            addresses = socket.getaddrinfo(wire_name(host), port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host_argument(host), port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            text = f"{self._endpoint.url}: the host cannot be found: {getattr(error, 'strerror', error)}"
+            text = f"{self._endpoint.url}: cannot resolve the host: {getattr(error, 'strerror', error)}"
             raise KubeError(Reason.UNREACHABLE, text) from None
         failure: OSError | None = None
         for family, kind, protocol, _, address in addresses:
@@ -56,23 +58,23 @@ class Connection:
                 failure = error
             else:
                 return
-        raise self._explained(failure or OSError("it has no address"), "cannot connect") from None
+        raise self._kube_error(failure or OSError("the host has no address"), "cannot connect") from None
 
     def send(self, content: bytes, deadline: float) -> None:
         try:
-            self._waiting(deadline).sendall(content)
+            self._ready(deadline).sendall(content)
         except OSError as error:
-            raise self._explained(error, "cannot send") from None
+            raise self._kube_error(error, "cannot send") from None
 
     def receive(self, deadline: float) -> bytes:
         """Empty at the end of the connection."""
         try:
-            return self._waiting(deadline).recv(_RECEIVE_BYTES)
+            return self._ready(deadline).recv(_RECEIVE_BYTES)
         except OSError as error:
-            raise self._explained(error, "cannot receive") from None
+            raise self._kube_error(error, "cannot receive") from None
 
     def usable(self) -> bool:
-        """Whether a connection that rests is still there: nothing should come before the next request."""
+        """Whether an idle connection is still open. A readable one was closed, or has unexpected data."""
         if self._sock is None:
             return False
         poll = select.poll()
@@ -80,7 +82,7 @@ class Connection:
         return not poll.poll(0)
 
     def interrupt(self) -> None:
-        """From another thread: whoever waits here stops waiting at once."""
+        """End a wait of another thread at once."""
         with self._lock:
             self._interrupted = True
             if self._sock is not None:
@@ -94,13 +96,13 @@ class Connection:
 
     def _connect(self, sock: socket.socket, address: tuple[Any, ...], deadline: float) -> None:
         self._hold(sock)
-        self._waiting(deadline).connect(address)
+        self._ready(deadline).connect(address)
         for option in _KEEPALIVE:
             sock.setsockopt(*option)
-        if self._trust is not None:
-            secured = self._trust.wrap(sock)
+        if self._tls is not None:
+            secured = self._tls.wrap(sock)
             self._hold(secured)
-            self._waiting(deadline)
+            self._ready(deadline)
             secured.do_handshake()
 
     def _hold(self, sock: socket.socket) -> None:
@@ -109,8 +111,8 @@ class Connection:
             if self._interrupted:
                 _shut_down(sock)
 
-    def _waiting(self, deadline: float) -> socket.socket:
-        """The socket, with what is left of the time."""
+    def _ready(self, deadline: float) -> socket.socket:
+        """The socket, with its timeout set to the remaining time."""
         if self._interrupted or self._sock is None:
             raise ConnectionAbortedError("closed")
         left = deadline - time.monotonic()
@@ -119,12 +121,12 @@ class Connection:
         self._sock.settimeout(left)
         return self._sock
 
-    def _explained(self, error: OSError, doing: str) -> KubeError:
+    def _kube_error(self, error: OSError, doing: str) -> KubeError:
         url = self._endpoint.url
         if isinstance(error, TimeoutError):
-            return KubeError(Reason.TIMEOUT, f"{url}: {doing}: no answer in time")
-        if self._trust is not None:
-            from accelscope.kube.endpoint import tls_error  # noqa: PLC0415 - brings ssl
+            return KubeError(Reason.TIMEOUT, f"{url}: {doing}: timed out")
+        if self._tls is not None:
+            from accelscope.kube.tls import tls_error  # noqa: PLC0415 - imports ssl
 
             if (problem := tls_error(error, self._endpoint)) is not None:
                 return problem
@@ -132,59 +134,60 @@ class Connection:
 
 
 def _shut_down(sock: socket.socket) -> None:
-    with suppress(OSError):  # never connected, or gone already: nobody waits
-        # Not SSLSocket's own method, which would take the TLS state from under the reading thread.
+    with suppress(OSError):  # not connected
+        # SSLSocket.shutdown would drop the TLS state that the reading thread still uses.
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class Exchange:
-    """Deadlines are instants of time.monotonic(). Everything raises KubeError only."""
+    """One request and its response. Deadlines are times of time.monotonic(). All methods raise only
+    KubeError."""
 
     def __init__(self, connection: Connection, url: str) -> None:
         self._connection = connection
         self._url = url
-        self._parser = AnswerParser()
-        self._begun = b""  # of the body, what came together with the head
-        self.answered = False  # whether anything came back at all
+        self._parser = ResponseParser()
+        self._first_piece = b""  # the part of the body that arrived together with the head
+        self.answered = False  # whether any byte of a response arrived
 
     @property
     def reusable(self) -> bool:
         return self._parser.reusable
 
     def begin(self, request: bytes, deadline: float) -> Head:
-        """Send the request and wait for the answer's head."""
+        """Send the request and wait for the head of the response."""
         self._connection.send(request, deadline)
         while self._parser.head is None:
-            self._begun = self._more(deadline)
+            self._first_piece = self._receive(deadline)
         if self._parser.head.headers.get("content-encoding", "identity").lower() != "identity":
-            raise KubeError(Reason.BAD_ANSWER, f"{self._url}: the answer is compressed, though not asked for")
+            raise KubeError(Reason.BAD_ANSWER, f"{self._url}: unexpected compressed response")
         return self._parser.head
 
     def next_piece(self, deadline: float) -> bytes:
-        """Of the body what comes next; empty at its end."""
-        piece, self._begun = self._begun, b""
+        """The next piece of the body; empty at the end."""
+        piece, self._first_piece = self._first_piece, b""
         while not piece and not self._parser.finished:
-            piece = self._more(deadline)
+            piece = self._receive(deadline)
         return piece
 
     def pieces(self, deadline: float, limit_bytes: int) -> Iterator[bytes]:
-        """The body, as long as it is not more than this."""
+        """The body. Raises KubeError if it is larger than the limit."""
         expected = self._parser.body_bytes
         size = 0 if expected is None else expected
         while size <= limit_bytes and (piece := self.next_piece(deadline)):
             size += len(piece) if expected is None else 0
             yield piece
         if size > limit_bytes:
-            raise KubeError(Reason.TOO_LARGE, f"{self._url}: the answer has more than {limit_bytes} bytes")
+            raise KubeError(Reason.TOO_LARGE, f"{self._url}: the response has more than {limit_bytes} bytes")
 
-    def _more(self, deadline: float) -> bytes:
+    def _receive(self, deadline: float) -> bytes:
         received = self._connection.receive(deadline)
         try:
             if received:
                 self.answered = True
                 return self._parser.feed(received)
             self._parser.close()
-        except CutOff as error:
+        except Truncated as error:
             raise KubeError(Reason.UNREACHABLE, f"{self._url}: {error}") from None
         except MessageError as error:
             raise KubeError(Reason.BAD_ANSWER, f"{self._url}: {error}") from None
@@ -192,12 +195,12 @@ class Exchange:
 
 
 JSON = "application/json"
-_REFUSAL_BYTES = 64 << 10  # a Status object is far smaller
+_ERROR_LIMIT = 64 << 10  # bytes; a Status object is far smaller
 _NOT_MODIFIED = 304
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[str, str]  # lower-case names
     body: bytes
@@ -207,11 +210,11 @@ class Answer:
 class _Request:
     content: bytes
     token: str | None
-    conditional: bool  # 304 is a valid answer
+    conditional: bool  # 304 is a valid response
 
 
 class Client:
-    """Safe for use by several threads. Raises KubeError only."""
+    """Thread-safe. Raises only KubeError."""
 
     def __init__(
         self, endpoint: Endpoint, *, timeout_seconds: float = 10.0, user_agent: str = "accelscope"
@@ -220,13 +223,13 @@ class Client:
         self.timeout_seconds = timeout_seconds
         self._user_agent = user_agent
         self._token = TokenFile(endpoint.token_file) if endpoint.token_file is not None else None
-        self._trust: Trust | None = None
+        self._tls: ClientTls | None = None
         if endpoint.secure:
-            from accelscope.kube import endpoint as tls  # noqa: PLC0415 - brings ssl
+            from accelscope.kube import tls  # noqa: PLC0415 - imports ssl
 
-            self._trust = tls.Trust(endpoint)
+            self._tls = tls.ClientTls(endpoint)
         self._lock = Lock()
-        self._rests: Connection | None = None
+        self._idle: Connection | None = None
 
     def request(
         self,
@@ -238,28 +241,28 @@ class Client:
         accept: str = JSON,
         etag: str | None = None,
         limit_bytes: int = 4 << 20,
-    ) -> Answer:
-        """The whole response if its status is 2xx, or 304 where an `etag` is sent. Any other status is a
+    ) -> Response:
+        """The complete response if its status is 2xx, or 304 if an `etag` was sent. Any other status raises
         KubeError."""
         deadline = time.monotonic() + self.timeout_seconds
         request = self._request(method, path, accept=accept, body=body, content_type=content_type, etag=etag)
-        if (rested := self._rested()) is not None:
-            exchange = Exchange(rested, self.endpoint.url)
+        if (idle := self._take_idle()) is not None:
+            exchange = Exchange(idle, self.endpoint.url)
             try:
-                return self._answer(rested, exchange, request, deadline, limit_bytes)
+                return self._respond(idle, exchange, request, deadline, limit_bytes)
             except KubeError as error:
-                # A server may close a kept connection just when a request is on its way. What creates
-                # something is not sent twice, for it may have been done.
+                # The server may close an idle connection while a request is on its way. A POST is not sent
+                # twice, because the server may have processed it.
                 if exchange.answered or error.reason is not Reason.UNREACHABLE or method == "POST":
                     raise
-        connection = Connection(self.endpoint, self._trust)
+        connection = Connection(self.endpoint, self._tls)
         try:
             connection.open(deadline)
         except KubeError:
             connection.close()
             raise
         exchange = Exchange(connection, self.endpoint.url)
-        return self._answer(connection, exchange, request, deadline, limit_bytes)
+        return self._respond(connection, exchange, request, deadline, limit_bytes)
 
     def stream(
         self,
@@ -270,12 +273,12 @@ class Client:
         accept: str = JSON,
         any_status: bool = False,
     ) -> "Stream":
-        """The response to a GET, its body piece by piece. Nothing is sent before the stream is entered. With
-        `any_status`, a status that is not 2xx is no error."""
+        """The response to a GET, with its body in pieces. The request is sent when the stream is entered.
+        With `any_status`, a status other than 2xx is not an error."""
 
         def begin(exchange: Exchange, connection: Connection, deadline: float) -> Head:
             request = self._request("GET", path, accept=accept)
-            if self._trust is not None and self._trust.refresh():
+            if self._tls is not None and self._tls.refresh():
                 self.close()
             connection.open(deadline)
             head = exchange.begin(request.content, deadline)
@@ -283,7 +286,7 @@ class Client:
                 self._check(exchange, head, request, deadline)
             return head
 
-        connection = Connection(self.endpoint, self._trust)
+        connection = Connection(self.endpoint, self._tls)
         return Stream(
             connection,
             Exchange(connection, self.endpoint.url),
@@ -294,13 +297,13 @@ class Client:
         )
 
     def token_generation(self) -> int:
-        """Changes when the token file has another content: what was refused may be tried again."""
+        """Changes with the content of the token file: rejected requests can then be retried."""
         return self._token.generation() if self._token is not None else 0
 
     def close(self) -> None:
-        """Let go of the kept connection; streams have their own."""
+        """Close the idle connection. Streams have their own connections."""
         with self._lock:
-            connection, self._rests = self._rests, None
+            connection, self._idle = self._idle, None
         if connection is not None:
             connection.close()
 
@@ -330,54 +333,56 @@ class Client:
         content = write_request(method, self.endpoint.base_path + path, headers, body)
         return _Request(content, token, conditional=etag is not None)
 
-    def _rested(self) -> Connection | None:
-        """The kept connection, if it can still be used."""
-        renewed = self._trust is not None and self._trust.refresh()
+    def _take_idle(self) -> Connection | None:
+        """The idle connection, if it can still be used."""
+        renewed = self._tls is not None and self._tls.refresh()
         with self._lock:
-            connection, self._rests = self._rests, None
+            connection, self._idle = self._idle, None
         if connection is not None and (renewed or not connection.usable()):
             connection.close()
             return None
         return connection
 
-    def _answer(
+    def _respond(
         self,
         connection: Connection,
         exchange: Exchange,
         request: _Request,
         deadline: float,
         limit_bytes: int,
-    ) -> Answer:
+    ) -> Response:
         kept = False
         try:
             head = exchange.begin(request.content, deadline)
             self._check(exchange, head, request, deadline)
             body = b"".join(exchange.pieces(deadline, limit_bytes))
             with self._lock:
-                if exchange.reusable and self._rests is None:
-                    self._rests, kept = connection, True
+                if exchange.reusable and self._idle is None:
+                    self._idle, kept = connection, True
         finally:
             if not kept:
                 connection.close()
-        return Answer(head.status, head.headers, body)
+        return Response(head.status, head.headers, body)
 
     def _check(self, exchange: Exchange, head: Head, request: _Request, deadline: float) -> None:
-        """Raises what an answer that is no success means; its text is worth less than its status."""
+        """Raise KubeError for a status that is not a success."""
         if 200 <= head.status < 300 or (head.status == _NOT_MODIFIED and request.conditional):
             return
         body = bytearray()
         try:
-            for piece in exchange.pieces(deadline, _REFUSAL_BYTES):
+            for piece in exchange.pieces(deadline, _ERROR_LIMIT):
                 body += piece
         except KubeError:
-            pass  # cut off or too long: what there is of it will do
-        raise refusal(head.status, head.headers, bytes(body), url=self.endpoint.url, secret=request.token)
+            pass  # truncated or too long: use what has arrived
+        raise error_for_response(
+            head.status, head.headers, bytes(body), url=self.endpoint.url, secret=request.token
+        )
 
 
 class Stream:
-    """The body of one response, piece by piece. Entering sends the request and raises KubeError for a status
-    that is not 2xx; `head` is set from then on. close() may be called by any thread at any time and ends a
-    wait at once; the iteration then ends as if the body had."""
+    """The body of one response in pieces. Entering sends the request, raises KubeError for a status other
+    than 2xx, and sets `head`. close() may be called by any thread at any time: it ends a wait at once, and
+    the iteration ends as at the end of the body."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Informers of the agent: threads that keep objects of this node current, by list and watch or by polling."""
+"""Informers of the agent: threads that keep objects of this node up to date by list and watch, or by
+polling."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,27 +25,27 @@ from accelscope.kube.objects import KubeNode, KubePod, decode_node, decode_pod
 
 T = TypeVar("T")
 
-LIST_SECONDS = 60.0  # for a whole list
-_TOKEN_LOOK_SECONDS = 1.0
+LIST_SECONDS = 60.0  # for a complete list
+_TOKEN_POLL_SECONDS = 1.0
 _POLL_SECONDS = 10.0
 
 _KUBELET_ADVICE = {
-    # nodes/proxy is never asked for: it allows to run commands in every pod.
+    # Never suggest nodes/proxy: it allows running commands in every pod.
     Reason.FORBIDDEN: (
-        "the kubelet does not let us read /pods: grant `get` on `nodes/pods` (older kubelets, without "
-        "KubeletFineGrainedAuthz, know only `nodes/proxy`, which allows far more: use the API server there)"
+        "the kubelet denies access to /pods: grant `get` on `nodes/pods`; kubelets without "
+        "KubeletFineGrainedAuthz support only `nodes/proxy`, which allows far more: use the API server there"
     ),
     Reason.UNAUTHORIZED: (
-        "the kubelet does not accept our token: its webhook authentication must be on, and the token must be "
-        "one of this cluster; the right that is needed then is `get` on `nodes/pods`"
+        "the kubelet rejects the token: it needs webhook authentication, and the token must be from this "
+        "cluster and have the right `get` on `nodes/pods`"
     ),
 }
 
 
 class BlockingInformer(Generic[T]):
-    """Drives a ListWatch over the blocking client. run() belongs into a daemon thread and returns after
-    stop(). `items`, `version` and `state` may be read by any thread; while the source is down, items are the
-    last known ones. Lists are decoded object by object while they arrive and are never in memory whole."""
+    """Runs a ListWatch with the blocking client. Call run() in a daemon thread; it returns after stop(). Any
+    thread may read `items`, `version` and `state`. While the source is down, `items` are the last known ones.
+    Lists are decoded object by object as they arrive, and are never in memory as a whole."""
 
     def __init__(
         self, client: Client, machine: ListWatch[T], *, wait: Callable[[float], object] | None = None
@@ -55,8 +56,8 @@ class BlockingInformer(Generic[T]):
         self._wait = wait or self._stopping.wait
         self._lock = Lock()
         self._stream: Stream | None = None
-        self._token_generation = 0  # of the token that the last request sent, or of an older one
-        self.synced = Event()  # set once there has been a whole list
+        self._token_generation = 0  # when the last request was sent
+        self.synced = Event()  # set after the first complete list
 
     @property
     def items(self) -> Mapping[str, T]:
@@ -79,7 +80,7 @@ class BlockingInformer(Generic[T]):
             self._machine.stopped()
 
     def stop(self) -> None:
-        """From another thread: run() returns soon, even out of a read that waits."""
+        """Make run() return soon, even from a blocking read."""
         with self._lock:
             self._stopping.set()
             if self._stream is not None:
@@ -91,17 +92,17 @@ class BlockingInformer(Generic[T]):
                 self._pause(step)
             else:
                 self._token_generation = self._client.token_generation()
-                self._follow(step)
+                self._stream_response(step)
         except KubeError as error:
             if not self._stopping.is_set():
                 self._machine.failed(error)
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it must not end the thread
+        except Exception as fault:  # noqa: BLE001 - must not end the thread
             if not self._stopping.is_set():
                 self._machine.broke(fault)
         if self._machine.synced:
             self.synced.set()
 
-    def _follow(self, request: Request) -> None:
+    def _stream_response(self, request: Request) -> None:
         idle = self._client.timeout_seconds if request.idle_seconds is None else request.idle_seconds
         stream = self._client.stream(request.path, idle_seconds=idle, total_seconds=request.total_seconds)
         with self._lock:
@@ -114,7 +115,7 @@ class BlockingInformer(Generic[T]):
                 for piece in stream:
                     for _ in self._machine.feed(piece):
                         pass
-            if not self._stopping.is_set():  # else the body may be cut off
+            if not self._stopping.is_set():  # otherwise the body may be truncated
                 for _ in self._machine.end():
                     pass
         finally:
@@ -124,7 +125,7 @@ class BlockingInformer(Generic[T]):
     def _pause(self, pause: Pause) -> None:
         seconds = pause.seconds
         while seconds > 0 and not self._stopping.is_set():
-            step = min(seconds, _TOKEN_LOOK_SECONDS) if pause.refused else seconds
+            step = min(seconds, _TOKEN_POLL_SECONDS) if pause.refused else seconds
             self._wait(step)
             seconds -= step
             if pause.refused and self._client.token_generation() != self._token_generation:
@@ -134,7 +135,7 @@ class BlockingInformer(Generic[T]):
 def watch_pods(
     client: Client, node: str, keep_labels: frozenset[str] = frozenset()
 ) -> BlockingInformer[KubePod]:
-    """By uid; pods that ended are left out."""
+    """Pods of the node by uid, without those that have ended."""
     machine = ListWatch(pods_of(node), _pod_store(keep_labels), list_seconds=LIST_SECONDS)
     return BlockingInformer(client, machine)
 
@@ -147,7 +148,7 @@ def poll_kubelet_pods(
     wait: Callable[[float], object] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> BlockingInformer[KubePod]:
-    """The same from the node's kubelet, which has no watch."""
+    """Pods of the node by uid from its kubelet, which does not support watches."""
     machine = ListWatch(
         Collection(("/pods",)),
         _pod_store(keep_labels),
@@ -169,7 +170,7 @@ def _pod_store(keep_labels: frozenset[str]) -> ItemStore[KubePod]:
 
 
 def watch_node(client: Client, node: str, keep_labels: frozenset[str]) -> BlockingInformer[KubeNode]:
-    """By name: one item, or none where there is no such node."""
+    """The Node object by name; empty if it does not exist."""
     store = ItemStore(lambda document: decode_node(document, keep_labels), key=lambda found: found.name)
     return BlockingInformer(client, ListWatch(one_node(node), store, list_seconds=LIST_SECONDS))
 
@@ -182,6 +183,7 @@ def watch_resource_slices(
     key: Callable[[T], str],
     versions: tuple[str, ...] = RESOURCE_SLICE_VERSIONS,
 ) -> BlockingInformer[T]:
-    """In whichever of these versions the server has them; reason not_found where it has none."""
+    """ResourceSlices of the node in the first of these versions that the server has; reason not_found if it
+    has none."""
     machine = ListWatch(resource_slices_of(node, versions), ItemStore(decode, key), list_seconds=LIST_SECONDS)
     return BlockingInformer(client, machine)

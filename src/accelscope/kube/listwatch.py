@@ -1,4 +1,8 @@
-"""List and watch without I/O: what to request next, and what the responses mean."""
+"""List and watch without I/O: the next request, and the objects in the responses.
+
+`ListSplitter` and `LineSplitter` split lists and watches while they arrive, so that no list is in memory as a
+whole. `ItemStore` holds the decoded objects. `ListWatch` is the state machine of an informer.
+"""
 
 import json
 import logging
@@ -13,20 +17,18 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from accelscope.kube.errors import DecodeError, KubeError, Reason, one_line, reason_of
+from accelscope.kube.errors import DecodeError, KubeError, Reason, one_line, reason_for_status
 
-# --- items ------------------------------------------------------------
-# Lists and watches taken apart while they arrive, so that none is in memory whole.
+log = logging.getLogger(__name__)
 
+ITEM_LIMIT = 16 << 20  # characters of one item or watch event; the limit of etcd is 1.5 MiB
 
-ITEM_LIMIT = 16 << 20  # characters of one item or watch event; etcd takes 1.5 MiB
-
-# json's decoder cannot tell "not whole yet" from "wrong", but where it stopped does: of what can be cut off,
-# only a string makes it stop more characters before the end than these (the others: -Infinity, an escape).
+# json's decoder reports incomplete and malformed values alike; the position of the error tells them apart. In
+# an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an escape).
 _CUT_OFF = 12
 _SPACE = re.compile(r"[ \t\r\n]*")
-_MEMBERS = 64  # of the document, beside its items; API servers write four
-_SELF_DELIMITING = '{["'  # a value that begins with these shows where it ends
+_MEMBERS_LIMIT = 64  # of the document, besides its items; API servers write four
+_SELF_DELIMITING = '{["'  # first characters of values whose end is unambiguous
 
 
 class _At(Enum):
@@ -53,8 +55,8 @@ _PUNCTUATION = {
 
 
 class ListSplitter:
-    """The items of a List document one at a time. What feed() gives must be taken to its end before more is
-    fed. Raises KubeError: bad_answer for what is no list, too_large for an item beyond the limit."""
+    """Yields the items of a List document one at a time. Each iterator of feed() must be exhausted before the
+    next call. Raises KubeError: bad_answer if it is not a list, too_large for an item beyond the limit."""
 
     def __init__(self, limit: int = ITEM_LIMIT) -> None:
         self._limit = limit
@@ -65,7 +67,7 @@ class ListSplitter:
         self._buffer = ""
         self._pending: list[str] = []
         self._pending_size = 0
-        self._need = 0  # how much must be there before it makes sense to look again
+        self._need = 0  # characters that must be there before parsing is tried again
         self._metadata: dict[str, object] = {}
         self._has_items = False
         self._members = 0
@@ -77,7 +79,7 @@ class ListSplitter:
 
     @property
     def continue_token(self) -> str | None:
-        """There are more items in another answer, to be asked for with this."""
+        """Set if another response has more items."""
         token = self._metadata.get("continue")
         return token if isinstance(token, str) and token else None
 
@@ -86,19 +88,19 @@ class ListSplitter:
         if text:
             self._pending.append(text)
             self._pending_size += len(text)
-        # An item that is not whole is looked at again only when twice as much of it is there: else a long one
-        # that comes in small pieces would be read over and over.
+        # An incomplete item is parsed again only once its size has doubled. Otherwise a large item that
+        # arrives in small pieces would be parsed again and again.
         if self._pending_size >= self._need:
             yield from self._take(final=False)
 
     def close(self) -> Iterator[object]:
-        """The document is over: what is left of it."""
+        """The document is complete: yields the remaining items."""
         self._pending.append(self._text(b"", final=True))
         yield from self._take(final=True)
         if self._at is not _At.END:
-            raise KubeError(Reason.BAD_ANSWER, "the list ends in the middle")
-        if not self._has_items:  # some other document: that is not the same as a list of nothing
-            raise KubeError(Reason.BAD_ANSWER, "the answer is not a list")
+            raise KubeError(Reason.BAD_ANSWER, "the list is truncated")
+        if not self._has_items:  # another document, which is not an empty list
+            raise KubeError(Reason.BAD_ANSWER, "the response is not a list")
 
     def _text(self, content: bytes, *, final: bool) -> str:
         try:
@@ -136,10 +138,10 @@ class ListSplitter:
         self._pending_size = len(self._buffer)
         self._need = min(2 * len(self._buffer), self._limit + 1)
         if len(self._buffer) > self._limit:
-            raise KubeError(Reason.TOO_LARGE, f"one item of a list has more than {self._limit} characters")
+            raise KubeError(Reason.TOO_LARGE, f"a list item has more than {self._limit} characters")
 
     def _value(self, start: int, *, final: bool) -> tuple[object, int | None]:
-        """The value at this place and where it ends; None if it is not whole yet."""
+        """The value at this position and its end; None if it is incomplete."""
         text = self._buffer
         try:
             value, end = self._decode(text, start)
@@ -149,10 +151,10 @@ class ListSplitter:
                 return None, None
             raise KubeError(Reason.BAD_ANSWER, f"the list is not JSON: {error.msg}") from None
         except (ValueError, RecursionError) as error:
-            raise KubeError(Reason.BAD_ANSWER, f"the list cannot be read: {error}") from None
+            raise KubeError(Reason.BAD_ANSWER, f"cannot parse the list: {error}") from None
         open_ended = text[start] not in _SELF_DELIMITING and end + 2 >= len(text)
         if open_ended and not final and not text[end:].strip(".eE+-"):
-            return None, None  # a number may go on
+            return None, None  # a number may continue
         return value, end
 
     def _top_level(self, value: object) -> None:
@@ -160,22 +162,22 @@ class ListSplitter:
             if self._key == "metadata" and isinstance(value, dict):
                 self._metadata = value
             elif self._key == "items":
-                if value is not None:  # how Go writes a list of nothing
-                    raise KubeError(Reason.BAD_ANSWER, "the answer is not a list")
+                if value is not None:  # Go writes an empty list as null
+                    raise KubeError(Reason.BAD_ANSWER, "the response is not a list")
                 self._has_items = True
             self._at = _At.AFTER_VALUE
             return
         if not isinstance(value, str):
             raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
         self._members += 1
-        if self._members > _MEMBERS:
+        if self._members > _MEMBERS_LIMIT:
             raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
         self._key = value
         self._at = _At.COLON
 
 
 class LineSplitter:
-    """The lines of a watch, one event each. A line that the connection's end cut off is never given."""
+    """Yields the lines of a watch, one event each. An incomplete last line is dropped."""
 
     def __init__(self, limit: int = ITEM_LIMIT) -> None:
         self._limit = limit
@@ -197,7 +199,7 @@ class LineSplitter:
         self._pending.append(piece)
         self._size += len(piece)
         if self._size > self._limit:
-            raise KubeError(Reason.TOO_LARGE, f"one event of a watch has more than {self._limit} bytes")
+            raise KubeError(Reason.TOO_LARGE, f"a watch event has more than {self._limit} bytes")
 
 
 def _after_space(text: str, position: int) -> int:
@@ -205,17 +207,15 @@ def _after_space(text: str, position: int) -> int:
     return position if match is None else match.end()
 
 
-log = logging.getLogger(__name__)
+REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)  # another token may be accepted
+NOT_GRANTED = (*REFUSED, Reason.NOT_FOUND)  # a right or an object is missing
 
-REFUSED = (Reason.UNAUTHORIZED, Reason.FORBIDDEN)  # with another token it may be allowed
-NOT_GRANTED = (*REFUSED, Reason.NOT_FOUND)  # somebody must grant or create something first
-
-_LONGEST_SECONDS = 60.0  # between two attempts
-_RETRY_AFTER_SECONDS = 600.0  # a server may ask for a day; nobody means it
-_SHORT_SECONDS = 1.0  # a watch that ends sooner is an error
-_DOUBTFUL = 3  # errors of the server in a row, after which the resource version itself is in doubt
+_BACKOFF_LIMIT_SECONDS = 60.0
+_RETRY_AFTER_LIMIT_SECONDS = 600.0
+_SHORT_WATCH_SECONDS = 1.0  # a watch without events that ends sooner is an error
+_RELIST_FAILURES = 3  # server errors in a row after which objects are listed again
 _OBJECTS_AT_ONCE = 50  # a few milliseconds of decoding
-_INTERNAL = "internal"  # a reason: an unexpected error
+_INTERNAL = "internal"  # reason of an unexpected error
 _NO_ADVICE: Mapping[Reason, str] = MappingProxyType({})
 
 RESOURCE_SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")  # newest first
@@ -223,15 +223,15 @@ RESOURCE_SLICE_VERSIONS = ("v1", "v1beta2", "v1beta1")  # newest first
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What is listed and watched. Several paths are the same thing in several versions of the API, of which a
-    server may have any: the first that it has is used."""
+    """The objects to list and watch. Several paths are the same objects in several versions of the API; the
+    first version that the server has is used."""
 
     paths: tuple[str, ...]
     field_selector: str | None = None
     label_selector: str | None = None
 
     def list_path(self, path: str, *, from_cache: bool = True, continue_token: str | None = None) -> str:
-        """From the server's watch cache, which is cheap for it, or what its store has at this moment."""
+        """From the server's watch cache, which is cheap, or from its store."""
         if continue_token is not None:
             return self._query(path, ("continue", continue_token))
         return self._query(path, ("resourceVersion", "0")) if from_cache else self._query(path)
@@ -272,7 +272,7 @@ def all_nodes() -> Collection:
 
 
 def one_node(name: str) -> Collection:
-    """A collection of one: with this selector a role that names the node by `resourceNames` suffices."""
+    """A collection of one Node. With this selector, a role restricted by `resourceNames` is sufficient."""
     return Collection(("/api/v1/nodes",), f"metadata.name={name}")
 
 
@@ -286,39 +286,40 @@ def resource_slices_of(node: str, versions: tuple[str, ...] = RESOURCE_SLICE_VER
 
 
 def random_ratio() -> float:
-    """0 <= x < 1; the module random would load OpenSSL on some builds."""
+    """0 <= x < 1. On some builds the module `random` imports hashlib, which takes 3.6 MiB."""
     return int.from_bytes(os.urandom(4)) / 2**32
 
 
 class Backoff:
-    """Of one thing that is tried until it succeeds. What was not granted is counted by itself: an API server
-    that was out of reach for long forbids for some seconds after its start what it allows. A token that is
-    not taken is not shown again and again: whoever waits looks for another one meanwhile."""
+    """Exponential backoff. NOT_GRANTED errors have their own count, because an API server denies allowed
+    requests for some seconds after its start. A rejected token is retried rarely; the caller watches for a
+    new one meanwhile."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
-        self.failures = 0  # in a row
-        self._not_granted = 0  # among them
+        self.failures = 0  # consecutive
+        self._not_granted = 0  # NOT_GRANTED errors among them
 
     def succeeded(self) -> None:
         self.failures = self._not_granted = 0
 
     def failed(self, error: KubeError | None = None) -> float:
-        """Count it; how many seconds to wait."""
+        """Count a failure and return the seconds to wait."""
         self.failures += 1
         if error is None:
             return self.pause(self.failures)
         if error.reason is Reason.UNAUTHORIZED:
-            return _LONGEST_SECONDS * (0.75 + 0.25 * self._random())
+            return _BACKOFF_LIMIT_SECONDS * (0.75 + 0.25 * self._random())
         failures = self.failures
         if error.reason in NOT_GRANTED:
             self._not_granted += 1
             failures = self._not_granted
-        return max(self.pause(failures), min(error.retry_after or 0.0, _RETRY_AFTER_SECONDS))
+        return max(self.pause(failures), min(error.retry_after or 0.0, _RETRY_AFTER_LIMIT_SECONDS))
 
     def pause(self, failures: int) -> float:
-        """1 to 2 s after the first, 30 to 60 s at last: a thousand nodes do not come back all at once."""
-        shortest = min(2.0 ** min(failures - 1, 10), _LONGEST_SECONDS / 2)
+        """1 to 2 s after the first failure, up to 30 to 60 s. The jitter spreads the retries of many
+        nodes."""
+        shortest = min(2.0 ** min(failures - 1, 10), _BACKOFF_LIMIT_SECONDS / 2)
         return shortest * (1 + self._random())
 
 
@@ -326,9 +327,9 @@ T = TypeVar("T")
 
 
 class ItemStore(Generic[T]):
-    """The state behind a list and its watch. `items` is replaced whole and never changed, so a reader in
-    another thread takes a reference; `version` increases whenever it is replaced. An object that cannot be
-    decoded costs itself only."""
+    """The objects of a list and its watch. `items` is replaced and never modified, so other threads can use a
+    reference to it. `version` increases with each replacement. Objects that cannot be decoded are skipped and
+    counted."""
 
     def __init__(
         self,
@@ -341,11 +342,11 @@ class ItemStore(Generic[T]):
         self._keep = keep
         self.items: Mapping[str, T] = {}
         self.version = 0
-        self.resource_version: str | None = None  # where a watch goes on; None: a list is needed
-        self.rejected = 0  # objects that could not be decoded
+        self.resource_version: str | None = None  # where a watch continues; None: list first
+        self.rejected = 0  # number of objects that could not be decoded
 
     def read(self, document: object, found: dict[str, T]) -> None:
-        """Add an object of a list to what was found in it; replace() puts the whole list in force."""
+        """Decode an object of a list into `found`. replace() publishes the complete list."""
         item = self._decoded(document)
         if item is not None and (self._keep is None or self._keep(item)):
             found[self._key(item)] = item
@@ -356,14 +357,14 @@ class ItemStore(Generic[T]):
             self._publish(found)
 
     def apply(self, event: object) -> None:
-        """Take one event of a watch. Raises KubeError for one of type ERROR (reason gone: list anew) and for
-        what is no event."""
+        """Apply one watch event. Raises KubeError for an event of type ERROR (reason gone: list again) and
+        for anything that is not an event."""
         kind = event.get("type") if isinstance(event, dict) else None
         document = event.get("object") if isinstance(event, dict) else None
         if kind == "ERROR":
             raise _error(document)
         if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK") or not isinstance(document, dict):
-            raise KubeError(Reason.BAD_ANSWER, "the watch gave something that is no event")
+            raise KubeError(Reason.BAD_ANSWER, "malformed watch event")
         if kind != "BOOKMARK":
             self._change(document, gone=kind == "DELETED")
         metadata = document.get("metadata")
@@ -380,7 +381,7 @@ class ItemStore(Generic[T]):
         if gone or (self._keep is not None and not self._keep(item)):
             if known is not None:
                 self._publish({other: held for other, held in self.items.items() if other != key})
-        elif item != known:  # most changes of an object are in fields that are not kept
+        elif item != known:  # most changes concern fields that are not decoded
             self._publish({**self.items, key: item})
 
     def _publish(self, items: Mapping[str, T]) -> None:
@@ -398,23 +399,23 @@ class ItemStore(Generic[T]):
 def _error(status: object) -> KubeError:
     fields = status if isinstance(status, dict) else {}
     code, message = fields.get("code"), fields.get("message")
-    reason = reason_of(code) if isinstance(code, int) else Reason.BAD_ANSWER
-    return KubeError(reason, f"the watch was ended: {message if isinstance(message, str) else code}")
+    reason = reason_for_status(code) if isinstance(code, int) else Reason.BAD_ANSWER
+    return KubeError(reason, f"the server ended the watch: {message if isinstance(message, str) else code}")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """GET `path`; hand the body to feed() as it arrives, then call end()."""
+    """GET `path`, pass the body to feed() as it arrives, then call end()."""
 
     path: str
     watch: bool
-    idle_seconds: float | None  # how long nothing may arrive; None: as for any request
-    total_seconds: float | None  # for the whole body; None: without end
+    idle_seconds: float | None  # timeout between pieces of the body; None: the default of the client
+    total_seconds: float | None  # timeout of the whole body; None: unlimited
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait before the next request; after a refusal, no longer than until there are other credentials."""
+    """Wait before the next request. If it was refused, stop waiting when the credentials change."""
 
     seconds: float
     refused: bool = False
@@ -422,22 +423,22 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """`up`: the items are current, except during a disconnect of a few seconds."""
+    """`up` means that the items are current, apart from a disconnect of a few seconds."""
 
     up: bool = False
-    reason: str | None = "starting"  # a short word for why it is not up; None while it is
-    error: str | None = None  # the last error, kept after the source is up again
-    last_success: float | None = None  # seconds since the epoch
+    reason: str | None = "starting"  # keyword; None while it is up
+    error: str | None = None  # the last error; it stays after the source has recovered
+    last_success: float | None = None  # Unix time
     errors: Mapping[str, int] = field(default_factory=dict)  # by reason, since the start
 
 
 class ListWatch(Generic[T]):
-    """The state machine behind an informer. A driver repeats: call next_step(), then make that request or
-    pause. It reports what happens with opened(), feed() and end(), or failed() and broke().
+    """The state machine of an informer. Its driver repeats: call next_step(), then send that request or
+    pause. It reports the outcome with opened(), feed() and end(), or with failed() and broke().
 
-    After a disconnect the watch is resumed from the last resource version. Objects are listed again only
-    where the server no longer has that version (410, as status or as event), or where it is in doubt.
-    With `poll_seconds` the collection is listed at that interval and never watched.
+    After a disconnect the watch resumes from the last resource version. Objects are listed again only if the
+    server no longer has that version (410, as status or as event), or after repeated server errors. With
+    `poll_seconds` the collection is listed at that interval and never watched.
     """
 
     def __init__(
@@ -453,6 +454,7 @@ class ListWatch(Generic[T]):
         advice: Mapping[Reason, str] = _NO_ADVICE,
         random: Callable[[], float] = random_ratio,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._collection = collection
         self._list_seconds = list_seconds
@@ -463,19 +465,18 @@ class ListWatch(Generic[T]):
         self._advice = advice
         self._random = random
         self._clock = clock
+        self._monotonic = monotonic
         self._backoff = Backoff(random)
-        self._gone = 0  # times in a row that the version was gone, without an event between them
-        self._logged: set[type[Exception]] = set()  # unexpected errors: each type is logged once
+        self._gone = 0  # consecutive 410 errors without an event between them
+        self._logged: set[type[Exception]] = set()  # each type of unexpected error is logged once
         self._pause: Pause | None = None
         self._list: _ListInProgress[T] | None = None
         self._watch: _WatchInProgress | None = None
         self._path = collection.paths[0]
         self.store = store
-        self.synced = False  # there has been a whole list
+        self.synced = False  # there has been a complete list
         self.status = SourceStatus()
-        self.failure: KubeError | None = (
-            None  # why items are not current; None: they are, or never were asked
-        )
+        self.failure: KubeError | None = None  # why items are not current
 
     def next_step(self) -> Request | Pause:
         pause, self._pause = self._pause, None
@@ -491,8 +492,8 @@ class ListWatch(Generic[T]):
             self._succeeded()
 
     def feed(self, content: bytes) -> Iterator[None]:
-        """Take a piece of the body. Yields after every few objects, so that an event loop can run others.
-        Raises KubeError."""
+        """Process a piece of the body. Yields after every few objects, so that an event loop can run other
+        tasks. Raises KubeError."""
         if self._list is not None:
             yield from self._take(self._list, self._list.splitter.feed(content))
         elif self._watch is not None:
@@ -514,7 +515,7 @@ class ListWatch(Generic[T]):
             self._end_watch(watch)
 
     def failed(self, error: KubeError) -> None:
-        """The request did not succeed, or its body was cut off or malformed."""
+        """The request failed, or its body was truncated or malformed."""
         listing, self._list, self._watch = self._list, None, None
         if (
             listing is not None
@@ -526,7 +527,7 @@ class ListWatch(Generic[T]):
         if error.reason is Reason.GONE and self._poll_seconds is None:
             self.store.resource_version = None
             self._gone += 1
-            if self._gone == 1:  # nothing is wrong: servers keep versions for a few minutes only
+            if self._gone == 1:  # normal: servers keep versions for a few minutes only
                 self._count(error.reason)
                 return
         self._rest(self._backoff.failed(error), refused=error.reason in REFUSED)
@@ -537,21 +538,21 @@ class ListWatch(Generic[T]):
         self.status = replace(self.status, up=up, reason=None if up else str(error.reason), error=text)
         if not up:
             self.failure = error
-        doubtful = error.reason in (Reason.SERVER_ERROR, Reason.BAD_ANSWER, Reason.TOO_LARGE)
-        if error.reason is Reason.NOT_FOUND or (doubtful and self._backoff.failures >= _DOUBTFUL):
+        server_error = error.reason in (Reason.SERVER_ERROR, Reason.BAD_ANSWER, Reason.TOO_LARGE)
+        if error.reason is Reason.NOT_FOUND or (server_error and self._backoff.failures >= _RELIST_FAILURES):
             self.store.resource_version = None
 
     def broke(self, fault: Exception) -> None:
-        """An unexpected error: items must not pass for current, and are listed again."""
+        """An unexpected error: the items may be wrong and are listed again."""
         self._list = self._watch = None
         if type(fault) not in self._logged:
             self._logged.add(type(fault))
-            log.error("unexpected error while %s is watched", self._path, exc_info=fault)
+            log.error("unexpected error while watching %s", self._path, exc_info=fault)
         self.store.resource_version = None
         self._count(_INTERNAL)
         name = type(fault).__name__
         self.status = replace(self.status, up=False, reason=_INTERNAL, error=one_line(f"{name}: {fault}"))
-        # The fleet shows it to its callers: without the message, which may contain a secret.
+        # The fleet shows this error to its callers, so it omits the message, which may contain a secret.
         self.failure = KubeError(Reason.BAD_ANSWER, f"{self._path}: unexpected error: {name}")
         self._rest(self._backoff.failed(), refused=False)
 
@@ -561,28 +562,27 @@ class ListWatch(Generic[T]):
     def _list_request(self) -> Request:
         listing = self._list
         if listing is None:
-            listing = self._list = _ListInProgress(0, time.monotonic() + self._list_seconds)
-        asked = self._collection.list_path(
+            listing = self._list = _ListInProgress(0, self._monotonic() + self._list_seconds)
+        path = self._collection.list_path(
             self._collection.paths[listing.version],
-            # A cache that is behind may give a version that is gone already; then the store is asked. A
-            # kubelet has neither.
+            # An outdated cache may return a version that is already gone; then the store is read. A kubelet
+            # has no cache.
             from_cache=self._gone < 2 and self._poll_seconds is None,
             continue_token=listing.continue_token,
         )
-        left = listing.deadline - time.monotonic()
-        return Request(asked, watch=False, idle_seconds=None, total_seconds=max(left, 0.0))
+        left = listing.deadline - self._monotonic()
+        return Request(path, watch=False, idle_seconds=None, total_seconds=max(left, 0.0))
 
     def _watch_request(self, version: str) -> Request:
         shortest, longest = self._watch_seconds
         seconds = shortest + int((longest - shortest) * self._random())
-        self._watch = _WatchInProgress(time.monotonic())
+        self._watch = _WatchInProgress(self._monotonic())
         path = self._collection.watch_path(self._path, version, seconds)
         return Request(path, watch=True, idle_seconds=seconds + self._idle_margin_seconds, total_seconds=None)
 
     def _take(self, listing: "_ListInProgress[T]", documents: Iterator[object]) -> Iterator[None]:
         for document in documents:
-            # One that cannot be decoded counts too: it costs as much.
-            listing.count += 1
+            listing.count += 1  # also counts objects that cannot be decoded
             if self._most_items is not None and listing.count > self._most_items:
                 raise self._too_many(self._collection.paths[listing.version])
             self.store.read(document, listing.found)
@@ -611,7 +611,7 @@ class ListWatch(Generic[T]):
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
-            raise KubeError(Reason.BAD_ANSWER, "the watch gave a line that is not JSON") from None
+            raise KubeError(Reason.BAD_ANSWER, "a line of the watch is not JSON") from None
         self.store.apply(event)
         watch.had_event = True
         self._gone = 0
@@ -619,12 +619,12 @@ class ListWatch(Generic[T]):
         self._succeeded()
 
     def _end_watch(self, watch: "_WatchInProgress") -> None:
-        if time.monotonic() - watch.began >= _SHORT_SECONDS:
+        if self._monotonic() - watch.began >= _SHORT_WATCH_SECONDS:
             self._backoff.succeeded()
         elif watch.had_event:
             self._pause = Pause(self._backoff.pause(1))
         else:
-            raise KubeError(Reason.UNREACHABLE, "the server ended the watch at once")
+            raise KubeError(Reason.UNREACHABLE, "the server ended the watch immediately")
 
     def _succeeded(self) -> None:
         """Items are current."""
@@ -649,8 +649,8 @@ class ListWatch(Generic[T]):
 
 class _ListInProgress(Generic[T]):
     def __init__(self, version: int, deadline: float) -> None:
-        self.version = version  # which of the collection's paths
-        self.deadline = deadline  # by the monotonic clock
+        self.version = version  # index into the collection's paths
+        self.deadline = deadline  # monotonic
         self.continue_token: str | None = None
         self.splitter = ListSplitter()
         self.found: dict[str, T] = {}
@@ -659,6 +659,6 @@ class _ListInProgress(Generic[T]):
 
 class _WatchInProgress:
     def __init__(self, began: float) -> None:
-        self.began = began  # by the monotonic clock
+        self.began = began  # monotonic
         self.lines = LineSplitter()
         self.had_event = False

@@ -1,4 +1,4 @@
-"""Requests and answers of HTTP/1.1 as bytes, from the client's side: no sockets here."""
+"""HTTP/1.1 requests and responses as bytes, on the client's side and without I/O."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from enum import Enum, auto
 HEAD_LIMIT = 64 << 10  # bytes of status line and header fields
 FIELDS_LIMIT = 200
 CHUNK_LINE_LIMIT = 1024  # bytes of a chunk's size and extensions
-_INTERIM_LIMIT = 10  # answers 1xx before the real one
+_INTERIM_LIMIT = 10  # 1xx responses before the final one
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a name
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a name in RFC 9110
 _NAME = re.compile(_TOKEN, re.ASCII)
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\r\n]*))?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -19,11 +19,11 @@ _HEX = re.compile(rb"[0-9A-Fa-f]{1,15}")
 
 
 class MessageError(ValueError):
-    """Bytes that are no answer."""
+    """The bytes are not a valid response."""
 
 
-class CutOff(MessageError):
-    """An answer that ends too early."""
+class Truncated(MessageError):
+    """The response ends too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Head:
 def write_request(
     method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None = None
 ) -> bytes:
-    """Content-Length is added. Raises ValueError for what would not be one request on the wire."""
+    """Adds Content-Length. Raises ValueError for anything that would not be exactly one request."""
     if _NAME.fullmatch(method) is None:
         raise ValueError(f"not a method: {method!r}")
     if re.fullmatch(r"/[!-~]*", target, re.ASCII) is None or "#" in target:
@@ -44,7 +44,7 @@ def write_request(
     lines = [f"{method} {target} HTTP/1.1"]
     for name, value in headers:
         if _NAME.fullmatch(name) is None or not value.isascii() or _CONTROL.search(value):
-            raise ValueError(f"header {name!r} cannot be sent")  # its value may be a secret
+            raise ValueError(f"invalid header {name!r}")  # without its value, which may be a secret
         lines.append(f"{name}: {value}")
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")
@@ -62,14 +62,14 @@ class _At(Enum):
     DONE = auto()
 
 
-class AnswerParser:
-    """One answer, fed as it arrives. `head` is there as soon as it is whole."""
+class ResponseParser:
+    """Parses one response as it arrives. `head` is set once it is complete."""
 
     def __init__(self) -> None:
         self.head: Head | None = None
         self._at = _At.HEAD
         self._buffer = bytearray()
-        self._left = 0  # bytes still to come of the body or chunk
+        self._left = 0  # remaining bytes of the body or chunk
         self._lines: list[str] = []
         self._line_bytes = 0
         self._interim = 0
@@ -85,11 +85,11 @@ class AnswerParser:
 
     @property
     def body_bytes(self) -> int | None:
-        """How much of the body is still to come, where the head says it."""
+        """Remaining bytes of the body, if the head contains its length."""
         return self._left if self._at is _At.LENGTH else None
 
     def feed(self, content: bytes) -> bytes:
-        """What of the body is in these bytes. Raises MessageError."""
+        """Parse these bytes and return the part of the body in them. Raises MessageError."""
         buffer = self._buffer
         buffer += content
         body: list[bytes] = []
@@ -114,30 +114,30 @@ class AnswerParser:
         return body[0] if len(body) == 1 else b"".join(body)
 
     def close(self) -> None:
-        """The connection ended. Raises CutOff where the answer is not whole."""
+        """The connection was closed. Raises Truncated if the response is incomplete."""
         if self._at is _At.CLOSE:
             self._at = _At.DONE
         elif self._at is not _At.DONE:
-            raise CutOff("the connection was closed in the middle of the answer")
+            raise Truncated("the connection was closed before the end of the response")
 
     def _line(self, position: int) -> int:
-        """Take one line, if it is whole; the position after it."""
+        """Parse one line if it is complete, and return the position after it."""
         buffer = self._buffer
         limit = CHUNK_LINE_LIMIT if self._at in (_At.CHUNK_LINE, _At.CHUNK_END) else HEAD_LIMIT
         limit -= self._line_bytes
         end = buffer.find(b"\n", position, position + limit)
         if end < 0:
             if len(buffer) - position >= limit:
-                raise MessageError("a head or chunk line that is too long")
+                raise MessageError("a header or chunk line is too long")
             return position
         if end == position or buffer[end - 1] != 0x0D:
-            raise MessageError("a line that does not end with CR LF")
+            raise MessageError("a line does not end with CR LF")
         line = bytes(buffer[position : end - 1])
         if self._at is _At.CHUNK_LINE:
             self._chunk_line(line)
         elif self._at is _At.CHUNK_END:
             if line:
-                raise MessageError("a chunk that is longer than it says")
+                raise MessageError("a chunk is longer than its size")
             self._at = _At.CHUNK_LINE
         else:
             self._line_bytes += end + 1 - position
@@ -150,7 +150,7 @@ class AnswerParser:
                 raise MessageError(f"more than {FIELDS_LIMIT} header fields")
             self._lines.append(line.decode("latin-1"))
             if len(self._lines) == 1 and self._at is _At.HEAD and not _STATUS_LINE.fullmatch(self._lines[0]):
-                raise MessageError("this is not an answer of HTTP/1.1")
+                raise MessageError("not an HTTP/1.1 response")
             return
         lines, self._lines, self._line_bytes = self._lines, [], 0
         if self._at is _At.TRAILER:
@@ -158,15 +158,15 @@ class AnswerParser:
             return
         status_line = _STATUS_LINE.fullmatch(lines[0]) if lines else None
         if status_line is None:
-            raise MessageError("this is not an answer of HTTP/1.1")
+            raise MessageError("not an HTTP/1.1 response")
         status = int(status_line[2])
         headers = _fields(lines[1:])
         if status == 101:
-            raise MessageError("the server changes to another protocol")
+            raise MessageError("the server switches to another protocol")
         if status < 200:
             self._interim += 1
             if self._interim > _INTERIM_LIMIT:
-                raise MessageError("too many interim answers")
+                raise MessageError("too many interim responses")
             return
         self._begin(status, headers, minor=status_line[1])
 
@@ -175,15 +175,15 @@ class AnswerParser:
         keep_alive = "close" not in options if minor == "1" else "keep-alive" in options
         coding, length = headers.get("transfer-encoding"), headers.get("content-length")
         if coding is not None and length is not None:
-            raise MessageError("both Content-Length and Transfer-Encoding are given")
+            raise MessageError("both Content-Length and Transfer-Encoding are present")
         if status in (204, 304):
             self._at = _At.DONE
         elif coding is not None:
             if coding.lower() != "chunked":
-                raise MessageError(f"an unknown transfer coding: {coding}")
+                raise MessageError(f"unsupported transfer coding: {coding}")
             self._at = _At.CHUNK_LINE
         elif length is not None:
-            # Proxies that repeat the field with the same value mean one.
+            # Some proxies repeat the field with the same value.
             values = {value.strip() for value in length.split(",")}
             if len(values) != 1 or not _DIGITS.fullmatch(value := values.pop()):
                 raise MessageError("Content-Length is not a number")
@@ -196,7 +196,7 @@ class AnswerParser:
     def _chunk_line(self, line: bytes) -> None:
         size = line.partition(b";")[0].strip(b" \t")
         if not _HEX.fullmatch(size):
-            raise MessageError("a chunk without a size")
+            raise MessageError("a chunk has no size")
         self._left = int(size, 16)
         self._at = _At.CHUNK if self._left else _At.TRAILER
 
@@ -207,6 +207,6 @@ def _fields(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.partition(":")
         name, value = name.lower(), value.strip(" \t")
         if not colon or _NAME.fullmatch(name) is None or _CONTROL.search(value):
-            raise MessageError("a header line is malformed")
+            raise MessageError("malformed header line")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

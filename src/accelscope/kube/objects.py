@@ -1,4 +1,4 @@
-"""Pods and Nodes as far as the agent needs them, and changes to the Node object."""
+"""The fields of pods and Nodes that the agent needs, and patches of the Node object."""
 
 import json
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ from accelscope.kube.client import Client
 from accelscope.kube.errors import DecodeError, KubeError, Reason
 from accelscope.kube.listwatch import node_path, with_query
 
-_HASH = "kubernetes.io/config.hash"  # static pods run under this in place of their uid
-_MIRROR = "kubernetes.io/config.mirror"  # the same hash, on what the API server shows of a static pod
+_HASH = "kubernetes.io/config.hash"  # static pods run under this hash instead of their uid
+_MIRROR = "kubernetes.io/config.mirror"  # the same hash, on the mirror pod in the API server
 _TEMPLATE_HASH = "pod-template-hash"
 
 
 @dataclass(frozen=True, slots=True)
 class PodContainer:
     name: str
-    id: str | None = None  # without its runtime's scheme; None: not started yet
+    id: str | None = None  # without the scheme of the runtime; None: not started yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +29,25 @@ class KubePod:
     config_hash: str | None = None
     owner_kind: str | None = None  # Deployment, StatefulSet, Job, Node (of a static pod) ...
     owner_name: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()  # those that are asked for, sorted
-    annotations: tuple[tuple[str, str], ...] = ()  # what HAMi allocated, sorted
-    containers: tuple[PodContainer, ...] = ()  # in the order of the spec, then init and ephemeral ones
-    container_count: int = 0  # how many of them are the spec's own containers
-    init_count: int = 0  # and how many of those behind them are init containers
+    labels: tuple[tuple[str, str], ...] = ()  # the requested ones, sorted
+    annotations: tuple[tuple[str, str], ...] = ()  # allocations of HAMi, sorted
+    containers: tuple[PodContainer, ...] = ()  # containers, init containers, ephemeral containers
+    container_count: int = 0  # number of containers among them
+    init_count: int = 0  # number of init containers among them
 
     @property
     def ended(self) -> bool:
-        """Its containers are over and never start again, though the object may stay."""
+        """Its containers have ended and never start again. The object may still exist."""
         return self.phase in ("Succeeded", "Failed")
 
 
 def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
-    """Raises DecodeError for what is no pod. Parts with a wrong type are left out."""
+    """Raises DecodeError if it is not a pod. Fields of a wrong type are left out."""
     pod = _mapping(document)
     metadata, spec, status = (_mapping(pod.get(part)) for part in ("metadata", "spec", "status"))
     uid, namespace, name = (_text(metadata.get(key)) for key in ("uid", "namespace", "name"))
     if uid is None or namespace is None or name is None:
-        raise DecodeError("a pod without uid, namespace or name")
+        raise DecodeError("the pod has no uid, namespace or name")
     labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
     owner_kind, owner_name = _owner(metadata, labels)
     phase = _text(status.get("phase"))
@@ -61,8 +61,8 @@ def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
         config_hash=_text(annotations.get(_HASH)) or _text(annotations.get(_MIRROR)),
         owner_kind=owner_kind,
         owner_name=owner_name,
-        labels=kept(labels, keep_labels),
-        annotations=kept(annotations, [key for key in annotations if _is_allocation(key)]),
+        labels=select_pairs(labels, keep_labels),
+        annotations=select_pairs(annotations, [key for key in annotations if _is_allocation(key)]),
         containers=(
             *own,
             *init,
@@ -73,8 +73,10 @@ def decode_pod(document: object, keep_labels: frozenset[str]) -> KubePod:
     )
 
 
-def kept(texts: Mapping[str, object], keys: "frozenset[str] | list[str]") -> tuple[tuple[str, str], ...]:
-    """Of labels or annotations those with these keys, sorted."""
+def select_pairs(
+    texts: Mapping[str, object], keys: "frozenset[str] | list[str]"
+) -> tuple[tuple[str, str], ...]:
+    """The labels or annotations with these keys, sorted."""
     pairs = ((key, texts.get(key)) for key in sorted(keys))
     return tuple((intern(key), value) for key, value in pairs if isinstance(value, str) and _is_clean(value))
 
@@ -93,7 +95,7 @@ def _owner(metadata: Mapping[str, object], labels: Mapping[str, object]) -> tupl
             continue
         suffix = _text(labels.get(_TEMPLATE_HASH))
         if kind == "ReplicaSet" and suffix is not None:
-            # A Deployment names its ReplicaSets after itself and this hash; so it need not be asked for.
+            # A ReplicaSet's name is that of its Deployment plus this hash, so no request is necessary.
             deployment = name.removesuffix(f"-{suffix}")
             if deployment and deployment != name:
                 return "Deployment", deployment
@@ -129,30 +131,30 @@ def _text(value: object) -> str | None:
 
 
 def _is_clean(text: str) -> bool:
-    """JSON can spell half a character, which no page can be written with."""
+    """False for text with surrogates, which JSON allows and UTF-8 cannot encode."""
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 @dataclass(frozen=True, slots=True)
 class KubeNode:
     name: str
-    labels: tuple[tuple[str, str], ...] = ()  # those that are asked for, sorted
+    labels: tuple[tuple[str, str], ...] = ()  # the requested ones, sorted
 
 
 def decode_node(document: object, keep: frozenset[str]) -> KubeNode:
-    """Raises DecodeError for what is no node."""
+    """Raises DecodeError if it is not a Node."""
     metadata = document.get("metadata") if isinstance(document, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-        raise DecodeError("a node without a name")
+        raise DecodeError("the Node has no name")
     labels = metadata.get("labels")
-    return KubeNode(name, kept(labels if isinstance(labels, dict) else {}, keep))
+    return KubeNode(name, select_pairs(labels if isinstance(labels, dict) else {}, keep))
 
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
-# A Node lists every image on the machine: of the answer only the metadata is wanted, where the server can.
+# A Node object contains all images of the machine, so only its metadata is requested.
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 
@@ -167,34 +169,35 @@ class NodePatch:
 def annotations_patch(
     node: str, annotations: Mapping[str, str | None], *, dry_run: bool = False
 ) -> NodePatch:
-    """None takes the annotation away."""
+    """None removes the annotation."""
     document = {"metadata": {"annotations": dict(annotations)}}
-    return NodePatch(node, _path(node, dry_run=dry_run), _written(document), MERGE_PATCH)
+    return NodePatch(node, _path(node, dry_run=dry_run), _encode(document), MERGE_PATCH)
 
 
 def labels_patch(node: str, labels: Mapping[str, str], *, manager: str, dry_run: bool = False) -> NodePatch:
-    """All labels that this manager wants the Node to have; those that it had applied beside are removed."""
+    """Apply all labels of this manager. Labels that it applied earlier and that are missing now are
+    removed."""
     document = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node, "labels": dict(labels)},
     }
     path = _path(node, ("fieldManager", manager), ("force", "true"), dry_run=dry_run)
-    return NodePatch(node, path, _written(document), APPLY_PATCH)
+    return NodePatch(node, path, _encode(document), APPLY_PATCH)
 
 
 def send(client: Client, patch: NodePatch) -> None:
-    """Raises KubeError, also if what answers does not answer with that Node."""
-    answer = client.request(
+    """Raises KubeError, also if the response is not that Node."""
+    response = client.request(
         "PATCH", patch.path, body=patch.body, content_type=patch.content_type, accept=_METADATA_ONLY
     )
     try:
-        document = json.loads(answer.body)
+        document = json.loads(response.body)
     except (ValueError, RecursionError):
         document = None
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or metadata.get("name") != patch.node:
-        text = f"{client.endpoint.url}: the answer to a change of the Node {patch.node} is not that Node"
+        text = f"{client.endpoint.url}: the response to a patch of the Node {patch.node} is not that Node"
         raise KubeError(Reason.BAD_ANSWER, text)
 
 
@@ -204,5 +207,5 @@ def _path(node: str, *parameters: tuple[str, str], dry_run: bool) -> str:
     return with_query(node_path(node), parameters)
 
 
-def _written(document: object) -> bytes:
+def _encode(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()

@@ -1,46 +1,44 @@
-"""Token reviews without I/O: the requests of a review, and a cache of verdicts with its rules.
+"""Token reviews without I/O: the requests of a review, and a cache of verdicts.
 
-A review is a TokenReview (whose token is it?) and, for each path, a SubjectAccessReview (may that user read
-it?).
+A review is a TokenReview, which identifies the user, and one SubjectAccessReview per path, which checks that
+the user may read it.
 """
 
 import json
 import os
 import re
 import time
-
-# What hashlib.blake2b is; hashlib itself would load all of OpenSSL's digests for this one.
-from _blake2 import blake2b
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from accelscope.allowance import Allowances, Rate
 from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.rate_limit import Rate, RateLimiter
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-ANSWER_LIMIT = 256 << 10  # bytes; a review comes back with what was sent, and with the user's groups
+ANSWER_LIMIT = 256 << 10  # bytes; the response repeats the request and adds the user's groups
 
-TOKEN_LIMIT = 8 << 10  # bytes; with claims for many groups tokens grow to a few KiB
-REVIEW_RATE = Rate(per_second=10.0, burst=20)  # of tokens that are not known
+TOKEN_LIMIT = 8 << 10  # bytes; tokens with many group claims have a few KiB
+REVIEW_RATE = Rate(per_second=10.0, burst=20)  # of unknown tokens
 
-_ADMITTED_SECONDS = 60.0  # a revoked token is good for so long
+_ADMITTED_SECONDS = 60.0  # a revoked token is accepted for at most this long
 _REFUSED_SECONDS = 10.0
-_GRACE_SECONDS = 300.0  # since the last good review, while the API server cannot be asked
+_GRACE_SECONDS = 300.0  # since the last successful review, while the API server is unavailable
 CANNOT_REVIEW = (
-    f"tokens cannot be reviewed: only those reviewed in the last {_GRACE_SECONDS / 60:.0f} minutes are let in"
+    f"cannot review tokens; only tokens reviewed in the last {_GRACE_SECONDS / 60:.0f} minutes are accepted"
 )
 
-_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: at least, and at most however long the server asks for
+_PAUSE_SECONDS = (1.0, 60.0)  # after a failure: minimum and maximum, whatever the server requests
 _BEARER_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750, 2.1
-# Our own words. A server's, or those of a gateway before it, could repeat the token that it was asked about.
+# Errors with our own text. The text of a server or gateway could repeat the token.
 _QUOTABLE = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
-_HINT = "who asks needs the right to create tokenreviews and subjectaccessreviews"
+_HINT = "the service account needs the right to create tokenreviews and subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
 class KubeUser:
-    """Whom the API server takes a token's bearer for. Handed back whole: rules may use any of it."""
+    """The user that a token belongs to. All fields are sent back, because access rules may use any."""
 
     name: str
     uid: str = ""
@@ -50,8 +48,8 @@ class KubeUser:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    user: str | None = None  # None: not a token of this cluster, or one that has expired
-    paths: tuple[str, ...] = ()  # of those asked about, which the user may get
+    user: str | None = None  # None: the token is not from this cluster, or has expired
+    paths: tuple[str, ...] = ()  # requested paths that the user may get
 
     @property
     def admitted(self) -> bool:
@@ -60,8 +58,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do with a request. If a review of this token is under way, or `ask` allows one: wait for it if
-    `wait` is set. Otherwise `known` decides; None: tokens cannot be reviewed now."""
+    """What to do with a request. If a review of this token is in progress, or `ask` allows one, wait for it
+    if `wait` is set. Otherwise `known` applies; None means that tokens cannot be reviewed now."""
 
     known: Verdict | None
     ask: bool
@@ -69,19 +67,19 @@ class Decision:
 
 
 class VerdictCache:
-    """Verdicts by token, and when the API server is asked for another one.
+    """Verdicts by token, and the rules for the next review.
 
-    A verdict counts for a while. An admitted token is then reviewed again, and remains admitted for some
-    minutes while the API server cannot be asked. Tokens that are not known are reviewed at a limited rate,
-    and not at all for a while after a review failed. Not safe for use by several threads at once."""
+    A verdict is valid for some seconds. An admitted token is then reviewed again, and remains admitted for
+    some minutes while the API server is unavailable. Unknown tokens are reviewed at a limited rate, and not
+    at all for some time after a failed review. Not thread-safe."""
 
     def __init__(
         self, *, limit: int, rate: Rate = REVIEW_RATE, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit = limit
-        self._rate = Allowances(rate)
+        self._rate = RateLimiter(rate)
         self._clock = clock
-        self._secret = os.urandom(32)  # so that a key reveals nothing about its token
+        self._secret = os.urandom(32)  # a key must not reveal its token
         self._entries: dict[bytes, _Entry] = {}
         self._error: Reason | None = None  # why the last review failed
         self._paused_until = float("-inf")
@@ -98,17 +96,18 @@ class VerdictCache:
         if entry is not None and now < entry.fresh_until:
             return Decision(entry.verdict, ask=False, wait=False)
         if entry is not None and entry.has_grace(now):
-            # While reviews fail, nobody waits for one: if it succeeds, it counts from the next request on.
+            # While reviews fail, requests do not wait for one. If it succeeds, it applies to the next
+            # request.
             return Decision(entry.verdict, ask=now >= entry.ask_again_at, wait=self._error is None)
         return Decision(None, ask=now >= self._paused_until, wait=True)
 
     def usable(self, key: bytes) -> Verdict | None:
-        """The verdict that counts now if the API server cannot be asked."""
+        """The verdict to use while the API server is unavailable."""
         entry = self._entries.get(key)
         return None if entry is None or self._clock() >= entry.usable_until else entry.verdict
 
     def take_turn(self) -> float:
-        """0: a token that is not known may be reviewed now. Otherwise in how many seconds."""
+        """0 if an unknown token may be reviewed now, otherwise the seconds until then."""
         return self._rate.take("", self._clock())
 
     @property
@@ -116,11 +115,11 @@ class VerdictCache:
         return self._clock() < self._paused_until
 
     def retry_after(self) -> float:
-        """Seconds after which a caller who could not be reviewed may try again."""
+        """Seconds after which a client whose token could not be reviewed may retry."""
         return max(1.0, self._paused_until - self._clock())
 
     def succeeded(self, key: bytes, verdict: Verdict) -> bool:
-        """Whether this is the first success after failures."""
+        """Record a verdict. Returns whether this is the first success after failures."""
         recovered = self._error is not None
         self._error, self._paused_until = None, float("-inf")
         now = self._clock()
@@ -132,12 +131,12 @@ class VerdictCache:
         return recovered
 
     def failed(self, key: bytes, error: KubeError) -> bool:
-        """Whether reviews did not fail before, or for another reason."""
+        """Record a failure. Returns whether its reason differs from that of the previous review."""
         self._paused_until = self._clock() + pause_seconds(error)
         if (entry := self._entries.get(key)) is not None:
             entry.ask_again_at = self._paused_until
-        before, self._error = self._error, error.reason
-        return before is not error.reason
+        previous, self._error = self._error, error.reason
+        return previous is not error.reason
 
 
 @dataclass(slots=True)
@@ -151,13 +150,13 @@ class _Entry:
         return self.verdict.admitted and now < self.usable_until
 
     def worth(self, now: float) -> tuple[bool, float]:
-        """What to keep when there is no room: refusals go first, for anybody can collect them."""
+        """Order of eviction. Refusals go first, because anyone can cause them."""
         return self.has_grace(now), self.fresh_until
 
 
 def review(token: str, paths: Iterable[str]) -> Generator[tuple[str, bytes], bytes, Verdict]:
-    """One review: yields path and body of each POST and is sent the body of its response. A path is asked
-    about only if those before it are allowed. Raises KubeError for a malformed response."""
+    """One review: yields the path and body of each POST and receives the body of the response. A path is
+    reviewed only if the previous ones are allowed. Raises KubeError for a malformed response."""
     try:
         user = decode_token_review((yield TOKEN_REVIEWS, token_review(token)))
         if user is None:
@@ -173,29 +172,29 @@ def review(token: str, paths: Iterable[str]) -> Generator[tuple[str, bytes], byt
 
 
 def is_bearer_token(text: str) -> bool:
-    """Whether it can be one at all."""
+    """Whether the text has the syntax of a bearer token."""
     return _BEARER_TOKEN.fullmatch(text) is not None
 
 
 def token_review(token: str) -> bytes:
-    """Names no audiences: the token must be one for the API server itself."""
+    """Without audiences, so the token must be one for the API server itself."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
     return json.dumps(review).encode()
 
 
 def decode_token_review(answer: bytes) -> KubeUser | None:
-    """None for a token that the API server does not know. Raises DecodeError for what is no review."""
+    """None if the token is not valid. Raises DecodeError."""
     status = _status(answer, "TokenReview")
     if not _is_true(status, "authenticated"):
         return None
     user = status.get("user")
     name = user.get("username") if isinstance(user, dict) else None
     if not isinstance(user, dict) or not isinstance(name, str) or not name:
-        # Nobody in particular would be let in by a rule for everybody.
-        raise DecodeError("a TokenReview that is authenticated and names no user")
+        # A user without a name would match rules for all users.
+        raise DecodeError("authenticated TokenReview without a user name")
     uid, extra = user.get("uid"), user.get("extra")
     if not isinstance(uid, str | None) or not isinstance(extra, dict | None):
-        raise DecodeError("a TokenReview with a malformed user")
+        raise DecodeError("malformed user in a TokenReview")
     return KubeUser(
         name,
         uid or "",
@@ -205,7 +204,7 @@ def decode_token_review(answer: bytes) -> KubeUser | None:
 
 
 def access_review(user: KubeUser, path: str) -> bytes:
-    """May this user `get` a path that is no resource of the API?"""
+    """Ask whether the user may `get` a non-resource path."""
     spec: dict[str, object] = {
         "user": user.name,
         "nonResourceAttributes": {"path": path, "verb": "get"},
@@ -221,45 +220,45 @@ def access_review(user: KubeUser, path: str) -> bytes:
 
 
 def decode_access_review(answer: bytes) -> bool:
-    """Raises DecodeError for what is no review."""
+    """Raises DecodeError."""
     status = _status(answer, "SubjectAccessReview")
     return _is_true(status, "allowed") and not _is_true(status, "denied")
 
 
 def pause_seconds(error: KubeError) -> float:
-    """How long nothing is asked after a review that failed."""
+    """Pause after a failed review."""
     least, most = _PAUSE_SECONDS
     return min(max(error.retry_after or least, least), most)
 
 
-def told_of(error: KubeError) -> dict[str, object]:
-    """Of a review that failed, fields for the log; never a token."""
-    told: dict[str, object] = {"reason": error.reason.value}
+def log_fields(error: KubeError) -> dict[str, object]:
+    """Log fields of a failed review. They never contain a token."""
+    fields: dict[str, object] = {"reason": error.reason.value}
     if error.status is not None:
-        told["status"] = error.status
+        fields["status"] = error.status
     elif error.reason in _QUOTABLE:
-        told["error"] = error.text
+        fields["error"] = error.text
     if error.reason is Reason.FORBIDDEN:
-        told["hint"] = _HINT
-    return told
+        fields["hint"] = _HINT
+    return fields
 
 
 def _status(answer: bytes, kind: str) -> dict[str, object]:
     try:
         document = json.loads(answer)
     except (ValueError, RecursionError):
-        raise DecodeError(f"a {kind} that is no JSON") from None
+        raise DecodeError(f"{kind} is not JSON") from None
     status = document.get("status") if isinstance(document, dict) else None
     if not isinstance(status, dict) or document.get("kind") != kind:
-        raise DecodeError(f"an answer that is no {kind}")
+        raise DecodeError(f"the response is not a {kind}")
     return status
 
 
 def _is_true(status: Mapping[str, object], name: str) -> bool:
-    """Go leaves a false out. What only looks like true is an error, not a yes."""
+    """Go omits false values. A value that is not a boolean is an error, not true."""
     value = status.get(name, False)
     if not isinstance(value, bool):
-        raise DecodeError(f"a review whose {name!r} is neither true nor false")
+        raise DecodeError(f"{name!r} of a review is not a boolean")
     return value
 
 
@@ -267,5 +266,5 @@ def _texts(values: object) -> tuple[str, ...]:
     if values is None:
         return ()
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DecodeError("a TokenReview with a malformed user")
+        raise DecodeError("malformed user in a TokenReview")
     return tuple(values)

@@ -1,10 +1,11 @@
-"""Other exporters' names beside the native ones, so that existing dashboards and alerts go on working.
+"""Dialects: the metrics of other exporters, so that existing dashboards and alerts keep working.
 
-The vendors declare their dialects; each is loaded only where it is chosen. `docs/dialects.md` is made from
-them.
+Vendors declare their dialects. A dialect is imported only if it is enabled. It is created once per page
+writer, because some values are rates or counts over time and depend on earlier readings.
+`docs/dialects.md` is generated from the dialects.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -23,39 +24,35 @@ from accelscope.model import Device, Partition, PodUsage, Process, Snapshot, Ven
 from accelscope.vendors import dialect_declarations
 from accelscope.vendors.declaration import VendorSetting
 
-# --- view ------------------------------------------------------------
-# What the families of a dialect are taken from: a device or a node, with what is around it.
-#
-# A native family needs its device only, because facts about the node stand on one info series. Other
-# exporters write the host's name, the driver and the pod on every series.
+# --- input of the families: other exporters put the host, the driver and the pod on every series
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     name: str
-    labels: Mapping[str, str]  # static labels of the node, by setting
+    labels: Mapping[str, str]  # static labels of the node, from a setting
     agent_version: str
-    devices: tuple[Device, ...]  # those that the dialect shows
+    devices: tuple[Device, ...]  # devices of the dialect's vendors
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
     device: Device
     node: NodeView
-    partition: Partition | None = None  # set where the series is about a part of the device
-    processes: tuple[Process, ...] = ()  # on this device, all of them
-    shown_processes: tuple[Process, ...] = ()  # those under the cap on their series
+    partition: Partition | None = None  # set if the series describes a partition of the device
+    processes: tuple[Process, ...] = ()  # all processes on this device
+    shown_processes: tuple[Process, ...] = ()  # those within the limit on process series
     usages: tuple[PodUsage, ...] = ()  # of this device and all its partitions
-    jobs: tuple[str, ...] = ()  # batch jobs that the job-mapping folder names for the device
-    # The workload that the device or this part of it is put down to (see holder). Empty: nobody, or several;
-    # each dialect's labels say how it writes that.
+    jobs: tuple[str, ...] = ()  # batch jobs that the job-mapping folder assigns to the device
+    # The pod that the device or partition is attributed to (see `_attributed`). Empty if there is none or
+    # more than one.
     namespace: str = ""
     pod: str = ""
     container: str = ""
 
 
 class Workloads:
-    """What is on each device of a node, sorted once for all dialects of a page."""
+    """Processes, pods and jobs by device, computed once for all dialects of a page."""
 
     def __init__(self, snapshot: Snapshot, shown_processes: Iterable[Process]) -> None:
         self._processes = _by_device(snapshot.processes)
@@ -65,7 +62,7 @@ class Workloads:
         for usage in snapshot.pod_usages:
             self._usages.setdefault(usage.device, []).append(usage)
 
-    def on(self, device: Device, node: NodeView) -> DeviceView:
+    def view(self, device: Device, node: NodeView) -> DeviceView:
         return DeviceView(
             device,
             node,
@@ -83,15 +80,11 @@ def _by_device(processes: Iterable[Process]) -> dict[str | None, list[Process]]:
     return found
 
 
-# --- dialect ------------------------------------------------------------
-# What a dialect is: another exporter's names, types, units and labels, as data.
-#
-# A dialect is made anew for each page writer (`dialect()` of its module), because a few values of other
-# exporters are rates or counts over time, which need the readings before.
+# --- declaration of a dialect
 
 
 class DialectError(ValueError):
-    """A dialect cannot be made with its options; the message is one line for the user."""
+    """An option of the dialect is invalid. The message is one line."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(message)
@@ -102,13 +95,13 @@ class DialectError(ValueError):
 class Label:
     name: str
     value: Callable[[DeviceView], str | None]
-    keep_empty: bool = True  # False: a series without a value has no such label
+    keep_empty: bool = True  # False: the label is omitted if it is empty
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels of a series in the order of the page: the leading ones as given, then all others, also those of
-    the family itself, by name (Go's client writes all of them by name)."""
+    """Labels of a series: the leading ones in the given order, then all others, including those of the
+    family, sorted by name, as Go's client does."""
 
     leading: tuple[Label, ...] = ()
     others: tuple[Label, ...] = ()
@@ -122,16 +115,16 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Families about devices that share their labels; `take` of each gets a DeviceView."""
+    """Families of devices with the same labels. `take` receives a DeviceView."""
 
     labels: Labels
     families: tuple[Family, ...]
-    per_process: bool = False  # a series for each process of a device: counted for the cap on them
+    per_process: bool = False  # one series per process; counts towards the limit on process series
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Names that the exporter has and the dialect has not, and why."""
+    """Metrics of the exporter that the dialect does not have, with the reason."""
 
     names: str
     why: str
@@ -139,9 +132,9 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A field that a file chooses and that is not available."""
+    """A field that is listed in a counters file and not available."""
 
-    option: str  # name of the setting that names the file
+    option: str  # name of the setting that contains the path of the file
     line: int
     field: str
     reason: str
@@ -151,24 +144,24 @@ class Unavailable:
 
 
 def whole_device(view: DeviceView) -> Iterable[DeviceView]:
-    """One series for each device."""
+    """One series per device."""
     return (view,)
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     name: str
-    exporter: str  # whose names these are, and which version of it
-    vendors: tuple[Vendor, ...]  # whose devices it shows; none named: all
+    exporter: str  # name and version of the exporter
+    vendors: tuple[Vendor, ...]  # vendors whose devices it contains; empty: all
     sections: tuple[Section, ...]
-    notes: tuple[str, ...]  # what somebody who comes from that exporter should know
-    node_families: tuple[Family, ...] = ()  # about the node; `take` of each gets a NodeView
+    notes: tuple[str, ...]  # for users of that exporter, in the reference page
+    node_families: tuple[Family, ...] = ()  # `take` receives a NodeView
     missing: tuple[Missing, ...] = ()
-    optional_families: tuple[Family, ...] = ()  # can be chosen by an option; for the reference page
-    unavailable: tuple[Unavailable, ...] = ()  # fields that the options ask for in vain
+    optional_families: tuple[Family, ...] = ()  # can be enabled by an option; for the reference page
+    unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device
 
-    def shows(self, device: Device) -> bool:
+    def includes(self, device: Device) -> bool:
         return not self.vendors or device.vendor in self.vendors
 
     @property
@@ -177,17 +170,17 @@ class Dialect:
 
     @property
     def process_series(self) -> int:
-        """Series that each process of a device adds."""
+        """Number of series per process."""
         return sum(len(section.families) for section in self.sections if section.per_process)
 
     def only(self, chosen: Callable[[str], bool]) -> "Dialect":
-        """The same with the families whose name is chosen."""
-        return self._with(lambda families: tuple(f for f in families if chosen(f.name)))
+        """The dialect with only the families whose names are chosen."""
+        return self._map(lambda families: tuple(f for f in families if chosen(f.name)))
 
     def prefixed(self, prefix: str) -> "Dialect":
-        return self._with(lambda families: tuple(replace(f, name=f"{prefix}{f.name}") for f in families))
+        return self._map(lambda families: tuple(replace(f, name=f"{prefix}{f.name}") for f in families))
 
-    def _with(self, change: Callable[[tuple[Family, ...]], tuple[Family, ...]]) -> "Dialect":
+    def _map(self, change: Callable[[tuple[Family, ...]], tuple[Family, ...]]) -> "Dialect":
         sections = tuple(replace(s, families=change(s.families)) for s in self.sections)
         return replace(self, node_families=change(self.node_families), sections=sections)
 
@@ -206,7 +199,7 @@ def counter(name: str, text: str, value: Callable[[DeviceView], Number]) -> Fami
 
 
 def gauges(name: str, text: str, labels: tuple[str, ...], values: Callable[[DeviceView], Values]) -> Family:
-    """Several series a device, told apart by labels of the family's own."""
+    """Several series per device, with labels of the family."""
     return Family(name, Type.GAUGE, "", text, Scope.DEVICE, _present(values), labels)
 
 
@@ -237,7 +230,7 @@ def _present(values: Callable[..., Values]) -> Callable[..., list[Sample]]:
     return take
 
 
-__all__ = ["NAMES", "OPTIONS", "Dialect", "DialectError", "conflict", "load", "option_without_dialect"]
+# --- the available dialects
 
 NAMES: tuple[str, ...] = tuple(dialect_declarations())
 OPTIONS: tuple[VendorSetting, ...] = tuple(
@@ -249,18 +242,20 @@ OPTIONS: tuple[VendorSetting, ...] = tuple(
 
 
 def conflict(names: Sequence[str]) -> str | None:
-    """Why these cannot be on one page together, if they cannot."""
+    """An error text if two of these dialects cannot be on one page."""
     for one, declared in dialect_declarations().items():
         for other in declared.same_names:
             if one in names and other in names:
-                return f"{one} and {other} have the same names in different units: choose one"
+                return (
+                    f"{one} and {other} have metrics of the same name in different units: choose one of them"
+                )
     return None
 
 
 def option_without_dialect(
     names: Sequence[str], options: Mapping[str, str]
 ) -> tuple[VendorSetting, str] | None:
-    """A file that is given in vain, and the dialect that would read it."""
+    """An option that has no effect, and the dialect that would read it."""
     for name, declared in dialect_declarations().items():
         for option in declared.options:
             if option.watched and option.of(options) and name not in names:
@@ -269,36 +264,32 @@ def option_without_dialect(
 
 
 def load(names: Sequence[str], **options: str) -> tuple[Dialect, ...]:
-    """Raises DialectError where a file that an option names cannot be read or is malformed."""
+    """Raises DialectError if a file named by an option cannot be read or is malformed."""
     return tuple(dialect_declarations()[name].load()(options) for name in names)
 
 
-# --- amounts ------------------------------------------------------------
-# From the model's base units to the units of other exporters, rounded as they print them.
-#
-# A value that is not finite is no reading, and costs itself only.
-
+# --- units: from base units to those of other exporters, rounded as they print them
 
 MIB = 2**20
 
 
 def rounded(value: float | None, factor: float = 1) -> int | None:
-    """The nearest whole number."""
+    """The nearest integer; None if the value is not finite."""
     return None if value is None or not isfinite(value) else round(value * factor)
 
 
 def percent(ratio: float | None) -> int | None:
-    """A whole percentage, as most drivers measure it."""
+    """A whole percentage."""
     return rounded(ratio, 100)
 
 
 def fine_percent(ratio: float | None) -> float | None:
-    """A percentage with its fraction, without the noise that multiplying by 100 brings in."""
+    """A percentage with its fraction, rounded to hide the error of multiplying by 100."""
     return None if ratio is None else round(ratio * 100, 6)
 
 
 def mebibytes(size: float | None) -> int | None:
-    """Whole mebibytes, what is beyond cut off: so do the drivers' libraries."""
+    """Whole mebibytes, rounded down as the drivers' libraries do."""
     return None if size is None or not isfinite(size) else int(size // MIB)
 
 
@@ -307,7 +298,7 @@ def megahertz(hertz: float | None) -> int | None:
 
 
 def thousandths(value: float | None) -> int | None:
-    """Joules as millijoules, celsius as thousandths of a degree, volts as millivolts ..."""
+    """For millijoules, millivolts and thousandths of a degree."""
     return rounded(value, 1000)
 
 
@@ -315,111 +306,100 @@ def millionths(value: float | None) -> int | None:
     return rounded(value, 1_000_000)
 
 
-# --- between ------------------------------------------------------------
-# Values of other exporters that compare a reading with those before it.
+# --- values that depend on earlier readings
 
 
 class Rates:
-    """How fast a total grew between the last two readings of a device."""
+    """The rate of a counter between the last two readings of a device."""
 
     def __init__(self) -> None:
-        self._before: dict[str, tuple[float, float, float | None]] = {}  # read at, total, rate then
+        self._previous: dict[str, tuple[float, float, float | None]] = {}  # read at, total, rate
 
     def per_second(self, key: str, read_at: float | None, total: float | None) -> float | None:
-        """None at the first reading, and where the total went back: a driver was loaded anew."""
+        """None at the first reading, and if the total decreased because the driver was reloaded."""
         if read_at is None or total is None:
-            self._before.pop(key, None)
+            self._previous.pop(key, None)
             return None
-        before = self._before.get(key)
-        if before is not None and before[0] == read_at:
-            return before[2]
+        previous = self._previous.get(key)
+        if previous is not None and previous[0] == read_at:
+            return previous[2]
         rate = None
-        if before is not None and read_at > before[0] and total >= before[1]:
-            rate = (total - before[1]) / (read_at - before[0])
-        self._before[key] = (read_at, total, rate)
+        if previous is not None and read_at > previous[0] and total >= previous[1]:
+            rate = (total - previous[1]) / (read_at - previous[0])
+        self._previous[key] = (read_at, total, rate)
         return rate
 
 
 class Changes:
-    """How often each of a device's states changed within a window of time."""
+    """The number of changes of each state of a device within a time window."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window = window_seconds
-        self._before: dict[str, Mapping[str, bool]] = {}
-        self._seen: dict[str, deque[tuple[float, str]]] = {}
+        self._previous: dict[str, Mapping[str, bool]] = {}
+        self._changes: dict[str, deque[tuple[float, str]]] = {}
 
     def counts(self, key: str, read_at: float | None, states: Mapping[str, bool]) -> dict[str, int]:
         if read_at is None:
             return {}
-        before = self._before.get(key, states)
-        self._before[key] = states
-        seen = self._seen.setdefault(key, deque())
-        seen.extend((read_at, name) for name, state in states.items() if before.get(name, state) != state)
-        while seen and seen[0][0] <= read_at - self._window:
-            seen.popleft()
-        counted = [name for _, name in seen]
-        return {name: counted.count(name) for name in states}
+        previous = self._previous.get(key, states)
+        self._previous[key] = states
+        changes = self._changes.setdefault(key, deque())
+        changes.extend(
+            (read_at, name) for name, state in states.items() if previous.get(name, state) != state
+        )
+        while changes and changes[0][0] <= read_at - self._window:
+            changes.popleft()
+        counts = Counter(name for _, name in changes)
+        return {name: counts[name] for name in states}
 
 
-# --- holder ------------------------------------------------------------
-# Which pod a device is put down to, for exporters that have one series per device.
-#
-# The one whose containers hold it; where no one holds it, the one whose processes use it. Of a device that
-# several pods share, nobody is named: any name would put all of it down to one of them.
+# --- pod of a device, for exporters with one series per device
 
 
-_NOBODY = ("", "", "")
+def _attributed(view: DeviceView) -> DeviceView:
+    """The view with the pod to which the device is allocated, otherwise the pod whose processes use it.
 
-
-def put_down(view: DeviceView) -> DeviceView:
-    """The view with its pod and container, where there is one only."""
-    namespace, pod, container = _holder(view)
-    return replace(view, namespace=namespace, pod=pod, container=container) if pod else view
-
-
-def _holder(view: DeviceView) -> tuple[str, str, str]:
-    if not view.usages:
-        return _NOBODY
-    parts = _parts(view)
-    held = [u for u in view.usages if u.allocated and (parts is None or u.partition in (None, *parts))]
-    # A whole device is held with all its parts; a process whose part is not known is not in all of them.
-    used = [u for u in view.usages if u.processes and (parts is None or u.partition in parts)]
-    return _only(held or used)
-
-
-def _only(usages: Iterable[PodUsage]) -> tuple[str, str, str]:
-    """Several containers of one pod: the pod without a container."""
-    containers = {(u.namespace, u.pod, u.container) for u in usages}
+    No pod is named if several share the device: its name would attribute the whole device to one of them. The
+    container is left out if several containers of one pod share it.
+    """
+    partitions = _partition_ids(view)
+    allocated = [
+        u
+        for u in view.usages
+        if u.allocated and (partitions is None or u.partition is None or u.partition in partitions)
+    ]
+    # An allocation of the whole device includes its partitions; a process without a known partition does not.
+    used = [u for u in view.usages if u.processes and (partitions is None or u.partition in partitions)]
+    containers = {(u.namespace, u.pod, u.container) for u in allocated or used}
     pods = {(namespace, pod) for namespace, pod, _ in containers}
     if len(pods) != 1:
-        return _NOBODY
+        return view
     [(namespace, pod)] = pods
-    return (namespace, pod, next(iter(containers))[2] if len(containers) == 1 else "")
+    container = next(iter(containers))[2] if len(containers) == 1 else ""
+    return replace(view, namespace=namespace, pod=pod, container=container)
 
 
-def _parts(view: DeviceView) -> set[str] | None:
-    """Ids of the part that the series is about; compute instances of one GPU instance are not told apart."""
-    part = view.partition
-    if part is None:
+def _partition_ids(view: DeviceView) -> set[str] | None:
+    """Ids of the partitions that the view describes. A GPU instance includes its compute instances."""
+    partition = view.partition
+    if partition is None:
         return None
-    if part.gpu_instance_id is None:
-        return {part.id}
-    return {p.id for p in view.device.partitions if p.gpu_instance_id == part.gpu_instance_id}
+    if partition.gpu_instance_id is None:
+        return {partition.id}
+    return {p.id for p in view.device.partitions if p.gpu_instance_id == partition.gpu_instance_id}
 
 
-# --- page ------------------------------------------------------------
-# A dialect's part of the page.
-
+# --- rendering
 
 Pairs = list[tuple[str, str]]
 Block = tuple[Family, list[str]]
 
 
 def blocks(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> Iterator[Block]:
-    """Each family with its sample lines; a family without a sample is left out."""
+    """Families with their sample lines. Families without samples are left out."""
     node, devices = views(dialect, snapshot, workloads)
     if not devices:
-        return  # a node without the exporter's hardware does not run that exporter
+        return  # the other exporter does not run on nodes without its hardware
     for family in dialect.node_families:
         samples = ((zip(family.labels, values, strict=True), number) for values, number in family.take(node))
         lines = [_line(family, label_text(labels), number) for labels, number in samples if isfinite(number)]
@@ -430,11 +410,11 @@ def blocks(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> Iterat
 
 
 def views(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> tuple[NodeView, list[DeviceView]]:
-    """What the dialect's families are taken from."""
-    devices = tuple(device for device in snapshot.devices if dialect.shows(device))
+    """The input of the dialect's families."""
+    devices = tuple(device for device in snapshot.devices if dialect.includes(device))
     node = NodeView(snapshot.node, dict(snapshot.labels), snapshot.agent.version, devices)
-    wholes = (workloads.on(device, node) for device in devices)
-    return node, [put_down(view) for whole in wholes for view in dialect.divide(whole)]
+    wholes = (workloads.view(device, node) for device in devices)
+    return node, [_attributed(view) for whole in wholes for view in dialect.divide(whole)]
 
 
 def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:
@@ -443,12 +423,12 @@ def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:
     written = [label_text([*first, *sorted(then)]) for first, then in zip(leading, others, strict=True)]
     for family in section.families:
         lines = []
-        for place, view in enumerate(devices):
+        for i, view in enumerate(devices):
             for values, number in family.take(view):
-                labels = written[place]
+                labels = written[i]
                 if family.labels:
                     own = zip(family.labels, values, strict=True)
-                    labels = label_text([*leading[place], *sorted([*others[place], *own])])
+                    labels = label_text([*leading[i], *sorted([*others[i], *own])])
                 if isfinite(number):
                     lines.append(_line(family, labels, number))
         if lines:

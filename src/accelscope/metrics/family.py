@@ -1,4 +1,4 @@
-"""What a metric family is: data, with a pure function that takes its samples from the model."""
+"""Metric families: data, with a pure function that takes the samples from the model."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,21 +10,21 @@ from accelscope.model import AgentState, ReaderState
 
 
 class Scope(StrEnum):
-    """What one series is about. It decides the labels that every series of the family has."""
+    """The kind of object that a series describes. It determines the common labels of the series."""
 
     DEVICE = "device"
     PARTITION = "partition"
     PROCESS = "process"
-    BALANCE = "balance"  # a device: what makes the parts of it that owners have add up to the whole
+    BALANCE = "balance"  # a device: the difference between its total and the sum over its owners
     POD = "pod"  # a container of a pod on a device or partition
     POD_INFO = "pod_info"
-    UNATTRIBUTED = "unattributed"  # an owner that is no pod, on a device
-    UNKNOWN_ALLOCATION = "unknown_allocation"  # a device id that none of the devices is known by
+    UNATTRIBUTED = "unattributed"  # an owner other than a pod, on a device
+    UNKNOWN_ALLOCATION = "unknown_allocation"  # a device id that matches no device
     READER = "reader"
-    SOURCE = "source"  # a place that tells whose what is
-    SINK = "sink"  # a place that readings are carried to
+    SOURCE = "source"  # an attribution source
+    SINK = "sink"
     AGENT = "agent"
-    NODE = "node"  # the whole node: only other exporters' names (dialects) are about that
+    NODE = "node"  # the whole node; only dialects have such families
 
 
 SCOPE_LABELS: dict[Scope, tuple[str, ...]] = {
@@ -60,7 +60,7 @@ Number = float | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """What self-metrics of the agent are taken from: its state, and what making this page showed."""
+    """Input of the agent's self-metrics."""
 
     agent: AgentState
     node: str
@@ -71,12 +71,12 @@ class AgentView:
 @dataclass(frozen=True, slots=True)
 class ReaderView:
     state: ReaderState
-    absent: tuple[tuple[str, int], ...]  # reason, number of values of this reader's devices
+    absent: tuple[tuple[str, int], ...]  # reason, number of absent values of the reader's devices
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`take` gives the samples of one object of the scope, absent ones left out."""
+    """`take` returns the samples of one object of the scope, without absent values."""
 
     name: str
     type: Type
@@ -90,12 +90,12 @@ class Family:
 
     @property
     def base_name(self) -> str:
-        """The name that OpenMetrics declares: a counter's without `_total`."""
+        """The name in OpenMetrics headers: a counter's without `_total`."""
         return self.name.removesuffix("_total") if self.type is Type.COUNTER else self.name
 
     @property
     def openmetrics_type(self) -> str:
-        """OpenMetrics knows no counter whose name does not end in `_total`; other exporters have such."""
+        """OpenMetrics requires the suffix `_total` on counters; some dialects have counters without it."""
         named = self.type is not Type.COUNTER or self.name.endswith("_total")
         return self.type.value if named else "unknown"
 
@@ -106,7 +106,8 @@ T = TypeVar("T")
 
 
 class Declare(Generic[T]):
-    """Declares families of one scope: called for one value per object, `series` for several with labels."""
+    """Declares families of one scope. Call it for a family with one value per object, and `series` for a
+    family with several."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -146,12 +147,11 @@ def _type_of(name: str) -> Type:
     return Type.COUNTER if name.endswith("_total") else Type.GAUGE
 
 
-# --- lines ------------------------------------------------------------
-# How labels and numbers are written; both formats want the same.
+# --- text of labels and numbers, the same in both formats
 
 
 def escape(value: str) -> str:
-    """A label's value as both formats want it."""
+    """Escape the value of a label."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return value
@@ -162,15 +162,15 @@ def label_text(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def number_text(number: float) -> str:
-    """The shortest text that reads back to the same number; whole numbers without a fraction."""
+    """The shortest text that parses to the same number; whole numbers without a fraction."""
     if not math.isfinite(number):
-        raise ValueError(f"{number} is no reading")
+        raise ValueError(f"{number} is not finite")
     whole = int(number)
     return str(whole) if whole == number and abs(number) < 2**63 else repr(number)
 
 
 def decimal_text(number: float, decimals: int) -> str:
-    """With so many digits after the point, as C's `%f` writes it."""
+    """With this number of digits after the point, like C's `%f`."""
     if not math.isfinite(number):
-        raise ValueError(f"{number} is no reading")
+        raise ValueError(f"{number} is not finite")
     return f"{number:.{decimals}f}"

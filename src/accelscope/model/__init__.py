@@ -1,7 +1,7 @@
-"""The words of the domain: immutable, typed, units in the names.
+"""The data model: devices, processes, pods and the snapshot of a node. Immutable, and without I/O.
 
-Nothing here does I/O or knows any other package. Base units everywhere: ratio 0-1, bytes, watts, joules,
-celsius, hertz, volts, amperes, seconds. `None` means absent; why it is absent stands in `Device.absent`.
+Units are base units and part of the field names: ratio 0-1, bytes, watts, joules, celsius, hertz, volts,
+amperes, seconds. `None` means absent; `Device.absent` holds the reason.
 """
 
 from accelscope.model.device import (

@@ -3,18 +3,17 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from accelscope.model.health import UNKNOWN_HEALTH, Absence, Health
 from accelscope.vendors import declarations
 
-if TYPE_CHECKING:
 
-    class Vendor(StrEnum):
-        """The name of a vendor: one member for each declaration in `accelscope.vendors`."""
+class Vendor(StrEnum):
+    """The name of a vendor: one member per declaration in `accelscope.vendors`."""
 
-else:
-    Vendor = StrEnum("Vendor", [(name.upper(), name) for name in declarations()], module=__name__)
+    _ignore_ = "vendor"
+    for vendor in declarations():
+        vars()[vendor.upper()] = vendor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What each object and field of a snapshot means, as its dataclass says: the only place where it is written.
+"""Reads the descriptions of objects and fields from the source of their dataclasses.
 
-A string below a field describes that field. Python drops such strings when it compiles, so they cost a
-running agent nothing. What makes reference pages and the OpenAPI document reads them from the source.
+A string below a field describes that field. Python drops such strings when it compiles, so they use no memory
+in a running agent. The reference pages and the OpenAPI document are generated from them.
 """
 
 import ast
@@ -12,14 +12,14 @@ from dataclasses import dataclass, is_dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-_ABSENT = " Absent: "  # begins the last sentence, where the usual rule of absence does not say enough
+_ABSENT = " Absent: "  # begins an optional last sentence: when the field is absent
 
 
 @dataclass(frozen=True, slots=True)
 class Documentation:
     about: str
     fields: Mapping[str, str]
-    absent: Mapping[str, str]  # when a field is absent, by its name
+    absent: Mapping[str, str]  # name of a field -> when it is absent
 
 
 def documentation(kind: type[Any]) -> Documentation:
@@ -41,7 +41,7 @@ def documentation(kind: type[Any]) -> Documentation:
 
 
 def objects(kind: type[Any]) -> list[type[Any]]:
-    """The type and all types within it, each once."""
+    """The dataclass and all dataclasses nested in it, each once."""
     found = {kind: None}
     for hint in get_type_hints(kind).values():
         if is_dataclass(inner := _inner(hint)):

@@ -1,4 +1,4 @@
-"""Health of a device, and why a value is absent."""
+"""Health of a device, reasons for absent values, and counts by reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class HealthState(StrEnum):
-    """One scale for every vendor. UNKNOWN is not OK: it says that nobody could tell."""
+    """One scale for all vendors. UNKNOWN is not OK: the state could not be determined."""
 
     OK = "ok"
     WARNING = "warning"
@@ -17,39 +17,39 @@ class HealthState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a device is. `unknown` is not `ok`: the state could not be determined."""
+    """Health of a device. `unknown` is not `ok`: the state could not be determined."""
 
     state: HealthState
-    """The state on the scale of all vendors."""
+    """State on a scale that is the same for all vendors."""
     reason: str | None = None
-    """What led to the state, for people."""
+    """Human-readable reason for the state."""
     vendor_word: str | None = None
-    """The driver's own word, with its case: `OK`, `Alarm`."""
+    """The state in the driver's own words: `OK`, `Alarm`."""
 
 
 UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)
 
 
 class AbsenceReason(StrEnum):
-    """Why a value is missing. Each can be counted, and each means a different thing to do."""
+    """Why a value is missing."""
 
-    NOT_SUPPORTED = "not_supported"  # the driver says that this device does not have it
-    NOT_KNOWN = "not_known"  # this driver or tool version does not know the field
-    NO_SAMPLE = "no_sample"  # it exists, but nothing was measured in this period
-    SUSPENDED = "suspended"  # asleep to save power: reading it would wake it
+    NOT_SUPPORTED = "not_supported"  # the device does not support it
+    NOT_KNOWN = "not_known"  # this version of the driver or tool does not have the field
+    NO_SAMPLE = "no_sample"  # nothing was measured in this period
+    SUSPENDED = "suspended"  # the device is suspended, and reading it would wake it up
     NO_PERMISSION = "no_permission"
     LOST = "lost"  # the device fell off the bus
     RESET_REQUIRED = "reset_required"
-    TIMEOUT = "timeout"  # the call did not come back within its deadline
-    DRIVER_ERROR = "driver_error"  # the driver answered with an error of its own
-    UNREADABLE = "unreadable"  # there was an answer that is not a value of this field
-    SHARED = "shared"  # the value belongs to a group of devices and is counted at another one
-    DEPRECATED = "deprecated"  # the driver no longer gives it
+    TIMEOUT = "timeout"  # the call did not return within its deadline
+    DRIVER_ERROR = "driver_error"  # the driver returned an error
+    UNREADABLE = "unreadable"  # the driver returned something that is not a value of this field
+    SHARED = "shared"  # several devices share the value, and it is counted at another one
+    DEPRECATED = "deprecated"  # the driver no longer supports it
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why a value is missing. [Concepts](concepts.md#absence) says what each reason means."""
+    """A missing value. [Concepts](concepts.md#absence) explains the reasons."""
 
     field: str
     """Name of the field, or of a part of it: `power_watts`, `sensors.memory`."""
@@ -57,20 +57,16 @@ class Absence:
     """Why it is missing."""
 
 
-# --- counted ------------------------------------------------------------
-# Things that are counted by their reason.
-
-
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often something happened since the agent started."""
+    """Number of events of one kind since the agent started."""
 
     reason: str
-    """A short word for what happened."""
+    """Kind of the event, as a keyword."""
     count: int
-    """How often."""
+    """Number of events."""
 
 
 def counted(counts: Mapping[str, int]) -> tuple[Counted, ...]:
-    """In the order of the reasons."""
+    """Sorted by reason."""
     return tuple(Counted(reason, count) for reason, count in sorted(counts.items()))

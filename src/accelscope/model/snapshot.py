@@ -1,4 +1,4 @@
-"""The whole node at one instant: what sinks, pages and the fleet are made from."""
+"""The snapshot of a node, with the state of the agent, its readers and its sinks."""
 
 from dataclasses import dataclass
 
@@ -14,30 +14,27 @@ from accelscope.model.workload import (
     Unattributed,
 )
 
-# --- sink ------------------------------------------------------------
-# How a sink is doing: what carries readings out to somewhere else.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkState:
-    """A writer of readings [into the Node object](node-object.md)."""
+    """A sink: it writes readings [to the Node object](node-object.md)."""
 
     sink: str
     """`annotation`, `labels`, `feature-file` or `idle-state`."""
     up: bool
-    """What it carries was written when it last tried."""
+    """The last write succeeded."""
     reason: str | None = None
-    """A short word for why it is not up; `too_large` also for what was left out. Absent: nothing is wrong."""
+    """Why it is not up, as a keyword; `too_large` also if something was left out. Absent: no problem."""
     error: str | None = None
-    """The last error, for people; kept after the sink is well again. Absent: no error yet."""
+    """Text of the last error; it stays after the sink has recovered. Absent: no error yet."""
     last_success: float | None = None
-    """When it last wrote. Absent: before the first success."""
+    """Time of the last successful write. Absent: before the first success."""
     writes: int = 0
-    """Writes that succeeded."""
+    """Successful writes."""
     skips: int = 0
-    """Collections that had nothing new to write."""
+    """Collections with nothing new to write."""
     errors: tuple[Counted, ...] = ()
-    """Writes that failed or had to leave something out, by reason."""
+    """Writes that failed or left something out, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,108 +42,103 @@ class ReaderState:
     """The reader of one vendor's driver."""
 
     vendor: Vendor
-    """Whose driver it reads."""
+    """Vendor of the driver."""
     found: bool
-    """The driver or its tool is on this node."""
+    """The driver or its tool was found on this node."""
     up: bool
-    """The last pass brought something back."""
+    """The last read succeeded."""
     source: str | None = None
-    """Where it reads: `nvml`, `nvidia-smi`, `sysfs` …"""
+    """Source of the readings: `nvml`, `nvidia-smi`, `sysfs` …"""
     driver_version: str | None = None
     """Version of the driver."""
     reason: str | None = None
-    """Why it is not up, for people. Absent: while it is up."""
+    """Human-readable reason why it is not up. Absent: while it is up."""
     duration_seconds: float | None = None
-    """How long the last pass took. Absent: before the first pass."""
+    """Duration of the last complete read. Absent: before the first read."""
     last_success: float | None = None
-    """When a pass last succeeded. Absent: before the first success."""
+    """Time of the last successful read. Absent: before the first success."""
     devices_expected: int = 0
-    """Devices that should be there: by setting, else all that were seen since the agent started."""
+    """Number of expected devices: as configured, otherwise all devices seen since the agent started."""
     devices_seen: int = 0
-    """Devices that answered at the last pass."""
+    """Number of devices that answered the last read."""
     abandoned_calls: int = 0
-    """Calls into the driver that were given up and have not come back."""
+    """Driver calls that missed their deadline and have not returned yet."""
     errors: tuple[Counted, ...] = ()
     """Failed reads, by reason."""
     rejected: tuple[Counted, ...] = ()
-    """Lines or cells of its answer that could not be taken as a value, by reason."""
+    """Lines or values of the driver's output that could not be parsed, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """The agent itself."""
+    """State of the agent."""
 
     version: str
     """Version of AccelScope."""
     started_at: float
-    """When the agent started."""
+    """Start time of the agent."""
     collections: int = 0
     """Collections since the agent started."""
     overruns: int = 0
-    """Collections that began late because the one before took longer than the interval."""
+    """Collections that started late because the previous one took longer than the interval."""
     collection_seconds: float | None = None
-    """How long this collection took. Absent: never."""
+    """Duration of this collection. Absent: never."""
     cpu_seconds: float | None = None
-    """CPU time used by the agent and the tools that it ran. Absent: never."""
+    """CPU time used by the agent and by the tools that it ran. Absent: never."""
     memory_bytes: int | None = None
     """Resident memory of the agent."""
     threads: int | None = None
-    """Threads of the agent. Absent: never."""
+    """Number of threads of the agent. Absent: never."""
     open_files: int | None = None
-    """Files and sockets that the agent has open."""
+    """Open files and sockets of the agent."""
     config_reloads: tuple[Counted, ...] = ()
-    """Changes of the settings file that were noticed, by what came of them."""
+    """Detected changes of the configuration file, by result."""
     token_reviews: tuple[Counted, ...] = ()
-    """Reviews of bearer tokens by the API server, by what came of them. Absent: none, or tokens are not
-    reviewed."""
+    """Bearer tokens reviewed by the API server, by result. Absent: no reviews, or token review is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The document: the whole node at one instant."""
+    """The document: the state of a node at one time."""
 
     node: str
-    """Name of the node, as Kubernetes or the machine itself has it."""
+    """Name of the node in Kubernetes, or its host name."""
     taken_at: float
-    """When the collection was made, by the node's clock."""
+    """Time of the collection, by the node's clock."""
     agent: AgentState
-    """The agent itself."""
+    """State of the agent."""
     interval_seconds: float | None = None
-    """Time from one collection to the next. Absent: never."""
+    """Interval between collections. Absent: never."""
     labels: tuple[tuple[str, str], ...] = ()
     """Static labels of the node (`LABELS`)."""
     readers: tuple[ReaderState, ...] = ()
-    """One for each vendor that is looked for."""
+    """One per enabled vendor."""
     devices: tuple[Device, ...] = ()
-    """All that were found, those that do not answer included."""
+    """All devices found, including those that do not answer."""
     processes: tuple[Process, ...] = ()
-    """One for each process and device."""
-    # whose they are
+    """One per process and device."""
+    # attribution
     node_labels: tuple[tuple[str, str], ...] = ()
-    """Labels of the Node object, those that `NODE_LABELS` names."""
+    """Labels of the Node object that `NODE_LABELS` lists."""
     attribution: tuple[AttributionSourceState, ...] = ()
-    """The sources of attribution that are in use."""
+    """Attribution sources in use."""
     pods: tuple[Pod, ...] = ()
-    """Pods of this node that hold or use a device."""
+    """Pods of this node that use a device or have one allocated."""
     allocations: tuple[Allocation, ...] = ()
-    """Device ids that containers were given."""
+    """Device ids allocated to containers."""
     pod_usages: tuple[PodUsage, ...] = ()
-    """What containers use and hold, by device."""
+    """Use and allocations of containers, by device."""
     unattributed: tuple[Unattributed, ...] = ()
-    """Use that is attributed to no pod, by device and owner."""
+    """Use that is not attributed to a pod, by device and owner."""
     balances: tuple[DeviceBalance, ...] = ()
-    """What makes the parts of a device add up to the whole."""
+    """Differences between the total of a device and the sum over its pods."""
     sinks: tuple[SinkState, ...] = ()
-    """Writers of readings into the Node object, as they were when the collection was made."""
-
-
-# --- reading ------------------------------------------------------------
-# What a reader brings back from one device.
+    """Sinks that write to the Node object, at the time of the collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A line or cell that was there but could not be taken as a value. It costs itself only."""
+    """A line or value that could not be parsed. It does not affect the others."""
 
     line: str
     reason: str
@@ -154,6 +146,8 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
+    """Result of reading one device."""
+
     device: Device
     processes: tuple[Process, ...] = ()
     rejected: tuple[Rejection, ...] = ()

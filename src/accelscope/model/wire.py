@@ -1,12 +1,12 @@
-"""Model objects as plain JSON values and back.
+"""Conversion of model objects to and from plain JSON values.
 
-The form is the model itself: a dataclass is an object with its fields' names, a tuple a list, an enum its
-value; what is `None` or empty is left out. So `/snapshot`, `accelscope parse` and the fleet share one
-description, the dataclasses.
+The dataclasses define the format: a dataclass becomes an object with the names of its fields, a tuple a list,
+an enum its value. Fields that are `None` or empty are left out. `/snapshot`, `accelscope parse` and the fleet
+use this format.
 
-`SCHEMA_VERSION` is `major.minor`. A new field, or a new word of an enumeration, raises the minor: older
-readers pass over it; of a vendor that they do not know they leave out the devices, and say so. A field that
-changes its meaning or goes away raises the major: other readers must refuse it.
+`SCHEMA_VERSION` is `major.minor`. A new field or enum value increments the minor version; older readers
+ignore it, and leave out devices of unknown vendors with a remark. Removing a field or changing its meaning
+increments the major version; readers reject documents of another major version.
 """
 
 import contextlib
@@ -25,23 +25,29 @@ from accelscope.model.workload import OwnerKind
 
 SCHEMA_VERSION = "1.4"
 
-# What stands for a word that is not known; of other enumerations the value is left out.
+# Replacements of unknown enum values. Unknown values of other enums are left out.
 STAND_INS: Mapping[type, Enum] = {HealthState: HealthState.UNKNOWN, OwnerKind: OwnerKind.UNKNOWN}
 
-_OF_A_DEVICE = ("processes", "allocations", "pod_usages", "unattributed", "balances")  # by their `device`
+_DEVICE_LISTS = (
+    "processes",
+    "allocations",
+    "pod_usages",
+    "unattributed",
+    "balances",
+)  # have a field `device`
 _VENDORS = frozenset(map(str, Vendor))
-_MOST_VENDORS_NAMED = 5
-_LONGEST_NAME = 32
+_VENDORS_LIMIT = 5  # in a message
+_NAME_LIMIT = 32  # characters in a message
 
 T = TypeVar("T")
 
 
 class SchemaError(ValueError):
-    """A document that this version cannot read, and why."""
+    """This version cannot read the document."""
 
 
-class _UnknownWord(SchemaError):
-    """Of an enumeration that a newer minor may have added to."""
+class _UnknownEnumValue(SchemaError):
+    """A newer minor version may have added it."""
 
 
 def plain(value: object) -> Any:
@@ -65,44 +71,43 @@ def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
     return {"schema_version": SCHEMA_VERSION, **plain(snapshot)}
 
 
-def of_known_vendors(document: object) -> tuple[object, str | None]:
-    """The document of a snapshot without readers and devices of vendors that this version does not know, and
-    without what belongs to such devices; and which devices those were, for people. What is no snapshot stays
-    as it is."""
+def drop_unknown_vendors(document: object) -> tuple[object, str | None]:
+    """Remove readers and devices of vendors that this version does not support, and everything that refers
+    to these devices. Returns the document and a remark about the removed devices. A document that is not a
+    snapshot is returned unchanged."""
     if not isinstance(document, Mapping) or not any(
-        _of_unknown_vendor(item) for name in ("readers", "devices") for item in _listed(document, name)
+        _has_unknown_vendor(item) for name in ("readers", "devices") for item in _list(document, name)
     ):
         return document, None
-    devices = _listed(document, "devices")
-    strange = [device for device in devices if _of_unknown_vendor(device)]
-    left_out = _texts(strange, "id") - _texts([d for d in devices if not _of_unknown_vendor(d)], "id")
+    devices = _list(document, "devices")
+    unknown = [device for device in devices if _has_unknown_vendor(device)]
+    left_out = _texts(unknown, "id") - _texts([d for d in devices if not _has_unknown_vendor(d)], "id")
     known = dict(document)
     for name in ("readers", "devices"):
         if isinstance(document.get(name), list):
-            known[name] = [item for item in document[name] if not _of_unknown_vendor(item)]
-    for name in _OF_A_DEVICE:
+            known[name] = [item for item in document[name] if not _has_unknown_vendor(item)]
+    for name in _DEVICE_LISTS:
         if isinstance(document.get(name), list):
             known[name] = [item for item in document[name] if not _texts([item], "device") & left_out]
-    return known, _remark(Counter(device["vendor"][:_LONGEST_NAME] for device in strange))
+    return known, _remark(Counter(device["vendor"][:_NAME_LIMIT] for device in unknown))
 
 
 def read_snapshot(document: object) -> Snapshot:
-    """A Snapshot from the document of any version of the same major. Words that a newer minor added are
-    passed over at the smallest cost; a vendor that is not known is an error, since its devices would go
-    missing unsaid: of documents of other versions, take what `of_known_vendors` leaves."""
+    """Convert a document of any minor version of the same major version. Enum values added by newer minor
+    versions are replaced or left out. An unknown vendor is an error, because its devices would be missing
+    without notice; `drop_unknown_vendors` removes them first."""
     if not isinstance(document, Mapping):
-        raise SchemaError("a snapshot is a JSON object")
+        raise SchemaError("expected a JSON object")
     version = str(document.get("schema_version", ""))
     if version.split(".", 1)[0] != SCHEMA_VERSION.split(".", 1)[0]:
-        raise SchemaError(
-            f"snapshot has schema {version or 'without a version'}, this reads {SCHEMA_VERSION}"
-        )
+        written = f"version {version}" if version else "no version"
+        raise SchemaError(f"the snapshot schema has {written}, but this release reads {SCHEMA_VERSION}")
     return build(Snapshot, document)
 
 
 def build(cls: type[T], document: object, where: str = "") -> T:
-    """A dataclass from plain values. Unknown keys are ignored (a newer minor wrote them); a missing field
-    takes its default; a value of the wrong kind is an error that says where."""
+    """Create a dataclass from plain values. Unknown keys are ignored, and missing fields get their defaults.
+    The error for a value of the wrong type contains its path."""
     if not isinstance(document, Mapping):
         raise SchemaError(f"{where or cls.__name__}: expected an object")
     hints = _hints(cls)
@@ -119,7 +124,7 @@ _HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """Resolved once: it takes longer than everything else."""
+    """Cached, because resolving the hints takes longer than building the object."""
     hints = _HINTS.get(cls)
     if hints is None:
         hints = _HINTS[cls] = get_type_hints(cls)
@@ -134,7 +139,7 @@ def _value(kind: Any, value: object, where: str) -> Any:
         [kind] = [option for option in get_args(kind) if option is not NoneType]
         try:
             return _value(kind, value, where)
-        except _UnknownWord:
+        except _UnknownEnumValue:
             return None
     if origin is tuple:
         return _items(get_args(kind), value, where)
@@ -147,7 +152,7 @@ def _items(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]
     if not isinstance(value, list):
         raise SchemaError(f"{where}: expected a list")
     if kinds[-1] is Ellipsis:
-        return tuple(_known(kinds[0], value, where))
+        return tuple(_known_items(kinds[0], value, where))
     if len(value) != len(kinds):
         raise SchemaError(f"{where}: expected a list of {len(kinds)}, got {len(value)}")
     return tuple(
@@ -155,9 +160,9 @@ def _items(kinds: tuple[Any, ...], value: object, where: str) -> tuple[Any, ...]
     )
 
 
-def _known(kind: Any, items: list[object], where: str) -> Iterator[Any]:
+def _known_items(kind: Any, items: list[object], where: str) -> Iterator[Any]:
     for i, item in enumerate(items):
-        with contextlib.suppress(_UnknownWord):
+        with contextlib.suppress(_UnknownEnumValue):
             yield _value(kind, item, f"{where}[{i}]")
 
 
@@ -170,23 +175,23 @@ def _scalar(kind: Any, value: object, where: str) -> Any:
                 raise SchemaError(f"{where}: {error}") from None
             if kind is Vendor:
                 raise SchemaError(
-                    f"{where}: {_quoted(value)} is not a vendor that this version knows; update accelscope"
+                    f"{where}: this version does not support the vendor {_quoted(value)}; update accelscope"
                 ) from None
             if kind in STAND_INS:
                 return STAND_INS[kind]
-            raise _UnknownWord(f"{where}: {error}") from None
+            raise _UnknownEnumValue(f"{where}: {error}") from None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if (kind is float and number) or (type(value) is kind):
         return value
     raise SchemaError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")
 
 
-def _listed(document: Mapping[str, Any], name: str) -> list[Any]:
+def _list(document: Mapping[str, Any], name: str) -> list[Any]:
     found = document.get(name)
     return found if isinstance(found, list) else []
 
 
-def _of_unknown_vendor(item: object) -> bool:
+def _has_unknown_vendor(item: object) -> bool:
     vendor = item.get("vendor") if isinstance(item, Mapping) else None
     return isinstance(vendor, str) and vendor not in _VENDORS
 
@@ -199,10 +204,10 @@ def _texts(items: list[Any], name: str) -> set[str]:
 def _remark(devices: Counter[str]) -> str | None:
     if not devices:
         return None
-    named = [f"{_quoted(vendor)} ({count})" for vendor, count in devices.most_common(_MOST_VENDORS_NAMED)]
-    further = [] if len(devices) <= _MOST_VENDORS_NAMED else ["…"]
-    return "devices of vendors that this version does not know were left out: " + ", ".join(named + further)
+    named = [f"{_quoted(vendor)} ({count})" for vendor, count in devices.most_common(_VENDORS_LIMIT)]
+    further = [] if len(devices) <= _VENDORS_LIMIT else ["…"]
+    return "left out devices of vendors that this version does not support: " + ", ".join(named + further)
 
 
 def _quoted(word: str) -> str:
-    return json.dumps(word[:_LONGEST_NAME])
+    return json.dumps(word[:_NAME_LIMIT])

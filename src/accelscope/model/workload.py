@@ -205,7 +205,7 @@ class DeviceBalance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionSourceState:
-    """One source of attribution. [Which pod](attribution.md#sources-and-what-each-needs) lists them."""
+    """One source of attribution. [Which pod](attribution.md#sources) lists them."""
 
     source: str
     """`processes`, `pods`, `pod-resources` …"""

@@ -1,4 +1,4 @@
-"""The small HTTP server: routes, TLS, token, limits. Knows no other package but the leaf modules."""
+"""A small HTTP server with routes, TLS, token authentication and limits."""
 
 from accelscope.serve.message import PLAIN_TEXT, Limits, Request, Response, ServeError, accepts
 from accelscope.serve.routing import (
@@ -8,7 +8,7 @@ from accelscope.serve.routing import (
     Handler,
     Route,
     TokenFile,
-    shown_tokens,
+    request_tokens,
     unauthorized,
 )
 from accelscope.serve.server import Server, Tls
@@ -28,6 +28,6 @@ __all__ = [
     "Tls",
     "TokenFile",
     "accepts",
-    "shown_tokens",
+    "request_tokens",
     "unauthorized",
 ]

@@ -1,14 +1,12 @@
-"""One client's connection: a state machine that never blocks and that the server's loop drives.
+"""A client's connection: a state machine that never blocks. The server's loop drives it.
 
-A connection reads one request, answers it, and only then looks at the next, so that a client that pipelines
-holds one answer at most. What it waits for is in `interest` and `deadline`; the loop does the waiting.
+A connection reads the next request only after it has sent the response to the previous one, so pipelining
+uses no additional memory. `interest` and `deadline` are what the loop must wait for.
 """
 
 import re
 import socket
-import ssl
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from enum import Enum, auto
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Protocol
@@ -19,28 +17,26 @@ from accelscope.serve.routing import Continuation, Deferred
 if TYPE_CHECKING:
     import ssl
 
-
-# --- stream ------------------------------------------------------------
-# Bytes to and from one client without ever waiting: plain TCP here, TLS in `tls`.
+    from accelscope.serve.tls import TlsStream
 
 
 class Stream(Protocol):
-    """All of these raise OSError when the client is gone or breaks the rules of the transport."""
+    """A non-blocking byte stream. All methods raise OSError if the connection is broken."""
 
     def receive(self, size: int) -> bytes | None:
-        """What has arrived, b"" at the end, None if nothing has arrived yet."""
+        """Received bytes; b"" at the end of the stream, None if nothing has arrived yet."""
 
     def send(self, parts: Sequence[memoryview]) -> int:
-        """How many bytes of the parts, taken together, went out; 0 if the client has to read first."""
+        """Number of bytes sent; 0 if the buffer is full."""
 
     def pending(self) -> bool:
-        """Whether bytes have arrived that the selector does not know of."""
+        """Whether there are received bytes that the selector does not report."""
 
     def finish(self) -> None:
-        """Tell the client that nothing more will come."""
+        """Close the sending direction."""
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
 
 
 class PlainStream:
@@ -48,7 +44,7 @@ class PlainStream:
         self.sock = sock
 
     def peek(self) -> bytes | None:
-        """The first byte, left where it is."""
+        """The first byte, which stays in the buffer."""
         try:
             return self.sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -77,7 +73,7 @@ class PlainStream:
 
 
 _CHUNK = 16 * 1024  # bytes per read; also the largest TLS record
-_LINGER_BYTES = 1 << 20  # what a client may still send after it was refused
+_LINGER_BYTES = 1 << 20  # a client may still send this much after the last response
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _TLS_HANDSHAKE = b"\x16"  # type of the first record of any TLS client
 
@@ -85,14 +81,14 @@ _TLS_HANDSHAKE = b"\x16"  # type of the first record of any TLS client
 class Phase(Enum):
     HANDSHAKE = auto()
     READING = auto()  # waits for a request, or for the rest of one
-    WAITING = auto()  # another thread makes the answer
+    WAITING = auto()  # another thread provides the response
     WRITING = auto()
-    LINGERING = auto()  # all is sent; closing at once could destroy what the client has not read yet
+    LINGERING = auto()  # all is sent; closing now could discard what the client has not read yet
     CLOSED = auto()
 
 
 class Connection:
-    """Methods that take `now` may raise OSError: then the client is gone, or speaks garbage."""
+    """Methods with a parameter `now` raise OSError if the connection is broken."""
 
     def __init__(
         self,
@@ -108,22 +104,22 @@ class Connection:
         self.descriptor = sock.fileno()
         self.context = context
         self.phase = Phase.READING if context is None else Phase.HANDSHAKE
-        self.interest = EVENT_READ  # 0: nothing of the socket
+        self.interest = EVENT_READ  # 0: no event of the socket
         self.deadline = now + limits.head_seconds
-        self.since = now  # it began to shake hands, read this request, write this answer, or idle
-        self.retiring = False  # to be closed after the next answer: its certificate is no longer in force
+        self.since = now  # start of the handshake, request, response or idle time
+        self.retiring = False  # close after the next response, because the certificate has changed
         self._plain = PlainStream(sock)
         self._tls: TlsStream | None = None
         self._stream: Stream = self._plain
         self._peer = peer
         self._answer = answer
-        self._deliver = deliver  # for answers from other threads: has `complete` called in the loop's thread
+        self._deliver = deliver  # makes the loop's thread call `complete`
         self._limits = limits
         self._certified = False
         self._buffer = bytearray()
-        self._ended = False  # the client will send no more
+        self._ended = False  # the client has closed its sending direction
         self._served = False
-        self._head: Head | None = None  # the request being answered
+        self._head: Head | None = None  # of the current request
         self._deferred: Deferred | None = None
         self._close_after = False
         self._out: list[memoryview] = []
@@ -131,14 +127,14 @@ class Connection:
 
     @property
     def spare(self) -> bool:
-        """Between requests, or done: nobody loses anything if it is closed."""
+        """Between requests, or done: it can be closed without loss."""
         idle = self.phase is Phase.READING and self._served and not self._buffer
         return idle or self.phase is Phase.LINGERING
 
     def proceed(self, now: float) -> None:
-        """The socket is ready for what `interest` says."""
+        """The socket is ready for `interest`."""
         if self.phase is Phase.HANDSHAKE:
-            self._shake_hands(now)
+            self._handshake(now)
         if self.phase is Phase.READING:
             self._read(now)
         elif self.phase is Phase.WRITING:
@@ -149,19 +145,19 @@ class Connection:
     def expire(self, now: float) -> None:
         """The deadline has passed."""
         if self.phase is Phase.READING and self._buffer:
-            self.refuse(Response.text(408, "the request did not arrive in time"), now)
+            self.refuse(Response.text(408, "request timeout"), now)
         elif self.phase is Phase.WAITING:
-            self.refuse(Response.text(503, "the answer took too long"), now)
+            self.refuse(Response.text(503, "response timeout"), now)
         else:
             self.phase = Phase.CLOSED
 
-    def complete(self, deferred: Deferred, answer: Response | Continuation, now: float) -> None:
-        """The answer that another thread gave; one that comes too late is thrown away."""
+    def complete(self, deferred: Deferred, result: Response | Continuation, now: float) -> None:
+        """Another thread has provided the response. It is dropped if the request has timed out."""
         if self.phase is Phase.WAITING and self._deferred is deferred:
-            self._take(answer if isinstance(answer, Response) else answer(), now)
+            self._take(result if isinstance(result, Response) else result(), now)
 
     def refuse(self, response: Response, now: float) -> None:
-        """Give this answer to whatever the client wants, then close."""
+        """Send this response to any request, then close."""
         self._close_after = True
         self._respond(response, now)
 
@@ -169,7 +165,7 @@ class Connection:
         self.phase = Phase.CLOSED
         self._stream.close()
 
-    def _shake_hands(self, now: float) -> None:
+    def _handshake(self, now: float) -> None:
         if self._tls is None:
             first = self._plain.peek()
             if first is None:
@@ -177,8 +173,10 @@ class Connection:
             if first != _TLS_HANDSHAKE:
                 if not first.isalpha():
                     raise ConnectionAbortedError
-                self.refuse(Response.text(400, "this port speaks HTTPS: use https://"), now)
+                self.refuse(Response.text(400, "this port requires https://"), now)
                 return
+
+            from accelscope.serve.tls import TlsStream  # noqa: PLC0415 - imports ssl
 
             assert self.context is not None
             self._stream = self._tls = TlsStream(self.context, self._plain.sock)
@@ -199,7 +197,7 @@ class Connection:
         self.interest = EVENT_READ
 
     def _fill(self, now: float) -> None:
-        """Take what has arrived, up to a little more than one request may be."""
+        """Read what has arrived, up to slightly more than the largest request."""
         limit = self._limits.head_bytes + self._limits.body_bytes + _CHUNK
         fresh = not self._buffer
         while len(self._buffer) < limit:
@@ -211,13 +209,13 @@ class Connection:
                 break
             self._buffer += chunk
             if self._tls is None and len(chunk) < _CHUNK:
-                break  # that was all; of TLS the selector does not know what is left
+                break  # no more data; with TLS the selector cannot report what OpenSSL has buffered
         if fresh and self._buffer and self._served:
             self.since = now
             self.deadline = now + self._limits.head_seconds
 
     def _next_request(self, now: float) -> bool:
-        """Begin to answer if a whole request is there."""
+        """Start the response if the request is complete."""
         try:
             head = self._take_head()
         except Refusal as refusal:
@@ -238,11 +236,11 @@ class Connection:
         self.phase = Phase.WAITING
         self.interest = 0
         self.deadline = now + self._limits.deferred_seconds
-        response.when_complete(lambda answer: self._deliver(self, response, answer))
+        response.when_complete(lambda result: self._deliver(self, response, result))
 
     def _take_head(self) -> Head | None:
         limits, buffer = self._limits, self._buffer
-        while buffer.startswith((b"\r", b"\n")):  # empty lines before a request are ignored (RFC 9112, 2.2)
+        while buffer.startswith((b"\r", b"\n")):  # RFC 9112, 2.2: ignore empty lines before a request
             del buffer[:1]
         if not buffer:
             return None
@@ -255,15 +253,15 @@ class Connection:
             raise Refusal(431, f"the header is longer than {limits.head_bytes} bytes")
         if end is None:
             if not buffer[:1].isalpha():
-                raise Refusal(400, "this is not an HTTP request")
+                raise Refusal(400, "not an HTTP request")
             return None
         head = parse_head(bytes(buffer[:size]), peer=self._peer, certified=self._certified)
         if head.body_bytes > limits.body_bytes:
-            raise Refusal(413, "no request here takes a body")
+            raise Refusal(413, "request bodies are not allowed")
         whole = end.end() + head.body_bytes
         if len(buffer) < whole:
             if "expect" in head.request.headers:
-                raise Refusal(417, "no request here takes a body")
+                raise Refusal(417, "request bodies are not allowed")
             return None
         del buffer[:whole]
         return head
@@ -297,7 +295,7 @@ class Connection:
             return
         self.phase = Phase.READING
         more = bool(self._buffer) or self._ended or self._stream.pending()
-        # What is here already waits for its turn all the same: a writable socket is reported at once.
+        # A writable socket is reported at once, so a request that is already here waits for its turn.
         self.interest = EVENT_WRITE if more else EVENT_READ
         self.deadline = now + (self._limits.head_seconds if more else self._limits.idle_seconds)
 
@@ -308,58 +306,3 @@ class Connection:
         self._lingered += len(chunk)
         if not chunk or self._lingered > _LINGER_BYTES:
             self.phase = Phase.CLOSED
-
-
-# --- tls ------------------------------------------------------------
-# TLS of the server's streams.
-#
-# Imported only where TLS is on: `ssl` takes some 5 MiB.
-
-
-class TlsStream:
-    """TLS over a socket that does not block. Takes the socket over."""
-
-    def __init__(self, context: ssl.SSLContext, sock: socket.socket) -> None:
-        self._sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self._unsent = b""
-
-    def handshake(self) -> int:
-        """Go on with the handshake: the event to wait for, 0 when it is done."""
-        try:
-            self._sock.do_handshake()
-        except ssl.SSLWantReadError:
-            return EVENT_READ
-        except ssl.SSLWantWriteError:
-            return EVENT_WRITE
-        return 0
-
-    def certified(self) -> bool:
-        """Whether the client showed a certificate; one that the client CA did not sign ends the handshake."""
-        return bool(self._sock.getpeercert())
-
-    def receive(self, size: int) -> bytes | None:
-        try:
-            return self._sock.recv(size)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-            return None
-
-    def send(self, parts: Sequence[memoryview]) -> int:
-        # OpenSSL wants to see the same bytes again after it had to stop, so they are joined once.
-        self._unsent = self._unsent or b"".join(parts)
-        try:
-            sent = self._sock.send(self._unsent)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return 0
-        self._unsent = b""
-        return sent
-
-    def pending(self) -> bool:
-        return self._sock.pending() > 0
-
-    def finish(self) -> None:
-        with suppress(OSError, ValueError):
-            self._sock.unwrap()  # says goodbye; the client's goodbye is not waited for
-        self._sock.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._sock.close()

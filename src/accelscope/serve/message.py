@@ -1,20 +1,40 @@
-"""Requests and responses of HTTP/1.1 as bytes: no sockets here."""
+"""HTTP/1.1 requests and responses as bytes, with content negotiation and without I/O."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-# --- negotiation ------------------------------------------------------------
-# Which of several forms a client likes best: Accept and Accept-Encoding with q-values (RFC 9110, 12).
+
+class ServeError(Exception):
+    """The server cannot start, or cannot load new files. The text is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits for each client."""
+
+    line_bytes: int = 8 * 1024  # request line
+    head_bytes: int = 16 * 1024  # request line and header fields
+    body_bytes: int = 4 * 1024  # no route uses a body; a small one is read and ignored
+    head_seconds: float = 5.0  # for the handshake, and for the head from its first byte
+    deferred_seconds: float = 10.0  # for a response from another thread
+    response_seconds: float = 30.0  # for sending the whole response
+    idle_seconds: float = 120.0  # between requests
+    linger_seconds: float = 1.0  # after the last response, for the client to read it and close
+    slow_seconds: float = 1.0  # slower requests and responses may be dropped if the server is full
+    connections: int = 256
+
+
+# --- content negotiation: Accept and Accept-Encoding with q-values (RFC 9110, 12)
 
 
 def accepts(header: str | None, candidates: Sequence[str]) -> str | None:
-    """The media type that the client prefers, None if it takes none of them.
+    """The media type that the client prefers; None if it accepts none of them.
 
-    Candidates are full types such as `text/plain; version=0.0.4`, the server's favourite first: it breaks
-    ties and is the answer to a client that does not say. A parameter that both sides give must agree; others
-    (`charset`, `escaping`) do not count.
+    Candidates are full types such as `text/plain; version=0.0.4` in the server's order of preference, which
+    decides ties and is used without a header. Parameters that both sides have must be equal; others such as
+    `charset` and `escaping` are ignored.
     """
     ranges = [_media_range(*each) for each in _weighted(header or "")]
     if not ranges:
@@ -29,22 +49,21 @@ def accepts(header: str | None, candidates: Sequence[str]) -> str | None:
 
 
 def choose_encoding(header: str | None, available: Collection[str]) -> str:
-    """The coding to send, `identity` where nothing else is both wanted and available."""
+    """The encoding to send; `identity` unless the client accepts another available one."""
     weights = {coding: quality for coding, _, quality in _weighted(header or "")}
     wildcard = weights.get("*", 0.0)
     best = "identity"
     best_quality = weights.get("identity", 0.0)
     for coding in available:
         quality = weights.get(coding, 0.0 if coding == "identity" else wildcard)
-        # At a tie the compressed form is sent: a client that names it has it.
+        # Prefer compression at equal quality.
         if coding != "identity" and quality > 0 and quality >= best_quality:
             best, best_quality = coding, quality
     return best
 
 
 def _weighted(header: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Elements of a list header: lower-case value, parameters, quality. Elements that make no sense are left
-    out, as if the client had not sent them."""
+    """Elements of a list header: lower-case value, parameters, quality. Invalid elements are ignored."""
     for element in header.split(","):
         value, *rest = (part.strip() for part in element.split(";"))
         parameters = {}
@@ -64,7 +83,7 @@ def _quality_value(text: str) -> float:
         quality = float(text)
     except ValueError:
         return 0.0
-    return min(quality, 1.0) if quality > 0 else 0.0  # NaN too is nothing
+    return min(quality, 1.0) if quality > 0 else 0.0  # 0 for NaN
 
 
 _MediaRange = tuple[str, str, dict[str, str], float]
@@ -76,7 +95,7 @@ def _media_range(value: str, parameters: dict[str, str], quality: float) -> _Med
 
 
 def _quality(candidate: str, ranges: Sequence[_MediaRange]) -> float:
-    """The quality of the most specific range that covers the candidate."""
+    """The quality of the most specific range that matches the candidate."""
     value, own, _ = next(_weighted(candidate))
     kind, _, subtype = value.partition("/")
     best = (-1, 0.0)
@@ -122,13 +141,13 @@ class Request:
     query: str  # as sent, without the question mark
     headers: Mapping[str, str]  # lower-case names; several of one name are joined with commas
     peer: str = ""  # address of the client
-    certified: bool = False  # the client showed a certificate that the client CA signed
+    certified: bool = False  # the client has a certificate signed by the client CA
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer whose bytes are ready. `bodies` are the same content by coding: `identity` always, `gzip` and
-    others where they were made; the client's Accept-Encoding decides which is sent."""
+    """A response whose bytes are ready. `bodies` has the same content by encoding: always `identity`, and
+    others such as `gzip`. The client's Accept-Encoding determines which is sent."""
 
     bodies: Mapping[str, bytes]
     status: int = 200
@@ -138,7 +157,7 @@ class Response:
     def __post_init__(self) -> None:
         for text in (self.content_type, *(part for header in self.headers for part in header)):
             if "\r" in text or "\n" in text:
-                raise ValueError("a header with a line break")
+                raise ValueError("header with a line break")
 
     @classmethod
     def not_modified(cls, *headers: tuple[str, str]) -> "Response":
@@ -146,17 +165,17 @@ class Response:
 
     @classmethod
     def text(cls, status: int, text: str, *headers: tuple[str, str]) -> "Response":
-        """A short plain answer; a newline is added."""
+        """A short plain text; a newline is added."""
         return cls({"identity": f"{text}\n".encode()}, status, headers=headers)
 
     def encode(self, request: Request | None, *, close: bool) -> tuple[bytes, bytes]:
-        """Head and body to send. Without a request (one that could not be read) the plain form is sent."""
+        """Head and body to send. `request` is None if it could not be parsed."""
         coding = "identity"
         if request is not None and len(self.bodies) > 1:
             coding = choose_encoding(request.headers.get("accept-encoding"), self.bodies)
         body = self.bodies[coding]
         lines = [f"HTTP/1.1 {self.status} {_REASONS.get(self.status, 'Status')}"]
-        if self.status != 304:  # which has no content: what is said of it would be said of what is not sent
+        if self.status != 304:  # which has no content
             lines += [f"Content-Type: {self.content_type}", f"Content-Length: {len(body)}"]
         if coding != "identity":
             lines.append(f"Content-Encoding: {coding}")
@@ -170,7 +189,7 @@ class Response:
 
 
 class Refusal(Exception):
-    """A request that cannot be served; the connection ends with this answer."""
+    """An invalid request. The connection is closed after this response."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -179,14 +198,14 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request's head as parsed: the request, and what the connection must know about it."""
+    """The parsed head of a request."""
 
     request: Request
     keep_alive: bool
     body_bytes: int
 
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110's word for a name
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - a name in RFC 9110
 _REQUEST_LINE = re.compile(rf"({_TOKEN}) (\S+) HTTP/([0-9])\.([0-9])", re.ASCII)
 _NAME = re.compile(_TOKEN, re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -196,17 +215,17 @@ _FIELDS_LIMIT = 100
 
 
 def parse_head(head: bytes, *, peer: str = "", certified: bool = False) -> Head:
-    """Parse everything before the empty line. Raises Refusal."""
+    """Parse the head, without the empty line. Raises Refusal."""
     first, *lines = head.decode("latin-1").split("\n")
     line = _REQUEST_LINE.fullmatch(first.removesuffix("\r"))
     if line is None:
-        raise Refusal(400, "this is not an HTTP request")
+        raise Refusal(400, "not an HTTP request")
     method, target, major, minor = line.groups()
     if major != "1":
-        raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are supported")
     headers = _fields(lines)
     if minor != "0" and "host" not in headers:
-        raise Refusal(400, "a Host header is missing")
+        raise Refusal(400, "missing Host header")
     path, query = _split_target(target)
     wants = {option.strip().lower() for option in headers.get("connection", "").split(",")}
     request = Request(method, path, query, headers, peer, certified)
@@ -221,10 +240,10 @@ def _fields(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.removesuffix("\r").partition(":")
         name, value = name.lower(), value.strip(" \t")
         if not colon or _NAME.fullmatch(name) is None or _CONTROL.search(value):
-            raise Refusal(400, "a header line is malformed")
+            raise Refusal(400, "malformed header line")
         if name in headers:
             if name in ("host", "content-length"):
-                raise Refusal(400, f"{name} is given twice")
+                raise Refusal(400, f"duplicate {name} header")
             value = f"{headers[name]}, {value}"
         headers[name] = value
     return headers
@@ -233,13 +252,13 @@ def _fields(lines: list[str]) -> dict[str, str]:
 def _split_target(target: str) -> tuple[str, str]:
     parts = _TARGET.fullmatch(target)
     if parts is None:
-        raise Refusal(400, "the request target is malformed")
+        raise Refusal(400, "malformed request target")
     try:
         path = unquote(parts[1] or "/", errors="strict")
     except UnicodeDecodeError:
         raise Refusal(400, "the path is not UTF-8") from None
     if not path.isprintable():
-        raise Refusal(400, "the path has control characters")
+        raise Refusal(400, "the path contains control characters")
     return path, parts[2] or ""
 
 
@@ -247,36 +266,10 @@ def _body_bytes(headers: Mapping[str, str]) -> int:
     length = headers.get("content-length")
     if "transfer-encoding" in headers:
         if length is not None:
-            raise Refusal(400, "both Content-Length and Transfer-Encoding are given")
-        raise Refusal(411, "bodies without a Content-Length are not taken")
+            raise Refusal(400, "both Content-Length and Transfer-Encoding are present")
+        raise Refusal(411, "Content-Length is required")
     if length is None:
         return 0
     if not re.fullmatch(r"[0-9]{1,18}", length, re.ASCII):
         raise Refusal(400, "Content-Length is not a number")
     return int(length)
-
-
-# --- error ------------------------------------------------------------
-# What keeps the server from starting.
-
-
-class ServeError(Exception):
-    """The server cannot start or take up new files. The text is one line that says what to look at."""
-
-
-# --- limits ------------------------------------------------------------
-# What one client may take of the server.
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    line_bytes: int = 8 * 1024  # request line
-    head_bytes: int = 16 * 1024  # request line and header fields together
-    body_bytes: int = 4 * 1024  # nothing here takes a body; a small one is read and thrown away
-    head_seconds: float = 5.0  # handshake and head of a request: from connecting, later from its first byte
-    deferred_seconds: float = 10.0  # for an answer that another thread gives
-    response_seconds: float = 30.0  # for the client to take the whole answer
-    idle_seconds: float = 120.0  # between requests
-    linger_seconds: float = 1.0  # after the last answer, for the client to read it and close
-    slow_seconds: float = 1.0  # a request or answer under way for longer may go when the server is full
-    connections: int = 256

@@ -1,5 +1,5 @@
-"""The HTTP server: it sends bytes that others made ready, so one thread is enough, and nothing that a client
-does or leaves undone makes the others wait.
+"""The HTTP server. One thread serves all connections with non-blocking sockets, because handlers only return
+bytes that are ready. No client can delay the others.
 """
 
 import errno
@@ -20,24 +20,20 @@ from accelscope.serve.message import Limits, Request, Response, ServeError
 from accelscope.serve.routing import Continuation, Deferred, Guard, Handler, Route, Router, TokenFile
 
 if TYPE_CHECKING:
-    from accelscope.files import CertificateFiles
-
-
-# --- loop ------------------------------------------------------------
-# The server's loop: one thread, one selector, sockets that never block.
+    from accelscope.certificates import CertificateFiles
 
 
 log = logging.getLogger(__name__)
 
-_REFRESH_SECONDS = 2.0  # between looks at certificate and token files
-_ACCEPTS_AT_ONCE = 32  # then clients that are connected already get their turn
-_OVERFLOW = 32  # connections beyond the limit, which live just long enough to be told 503
+_REFRESH_SECONDS = 2.0  # between checks of certificate and token files
+_ACCEPTS_AT_ONCE = 32  # then existing connections get their turn
+_OVERFLOW = 32  # connections beyond the limit that get a 503
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE_SECONDS = 0.5  # between attempts to accept when the process or the machine is out of descriptors
+_PAUSE_SECONDS = 0.5  # between attempts to accept without free file descriptors
 
 
 class Loop:
-    """Drives connections until it is told to stop. Owns the listening socket."""
+    """Drives the connections until stop(). Owns the listening socket."""
 
     def __init__(
         self,
@@ -52,12 +48,12 @@ class Loop:
         self._limits = limits
         self._tls = tls
         self._auth = auth
-        self._connections: dict[Connection, int] = {}  # with the events that the selector watches for
-        # From other threads.
-        self._answers: deque[tuple[Connection, Deferred, Response | Continuation]] = deque()
+        self._connections: dict[Connection, int] = {}  # with the registered events
+        # Completed by other threads.
+        self._results: deque[tuple[Connection, Deferred, Response | Continuation]] = deque()
         self._stopping = False
         self._accept_again: float | None = None  # when accepting is paused
-        self._starved = False  # out of file descriptors, and the log says so
+        self._starved = False  # out of file descriptors, which is logged once
         self._next_refresh = 0.0
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -67,14 +63,14 @@ class Loop:
         self._selector.register(self._listener, selectors.EVENT_READ, self._listener)
 
     def stop(self) -> None:
-        """From any thread: end `run` soon."""
+        """Make run() return soon. May be called from any thread."""
         self._stopping = True
         self._wake()
 
     def run(self) -> None:
         """Serve until stopped, then close every connection."""
         while not self._stopping:
-            events = self._selector.select(self._patience())
+            events = self._selector.select(self._timeout())
             now = time.monotonic()
             for key, _ in events:
                 if key.data is self._listener:
@@ -83,8 +79,8 @@ class Loop:
                     self._wake_receiver.recv(4096)
                 else:
                     self._drive(key.data, key.data.proceed, now)
-            self._give_answers(now)
-            self._keep_time(now)
+            self._complete_deferred(now)
+            self._run_timers(now)
         for connection in list(self._connections):
             self._drop(connection)
         self._selector.close()
@@ -92,16 +88,16 @@ class Loop:
         self._wake_receiver.close()
         self._wake_sender.close()
 
-    def _patience(self) -> float | None:
-        """Seconds until something must be done even if nothing happens; None: nothing must."""
-        moments = [connection.deadline for connection in self._connections]
+    def _timeout(self) -> float | None:
+        """Seconds until the next timer; None if there is none."""
+        timers = [connection.deadline for connection in self._connections]
         if self._accept_again is not None:
-            moments.append(self._accept_again)
+            timers.append(self._accept_again)
         if self._tls is not None or self._auth is not None:
-            moments.append(self._next_refresh)
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+            timers.append(self._next_refresh)
+        return max(0.0, min(timers) - time.monotonic()) if timers else None
 
-    def _keep_time(self, now: float) -> None:
+    def _run_timers(self, now: float) -> None:
         for connection in [each for each in self._connections if each.deadline <= now]:
             self._drive(connection, connection.expire, now)
         if self._accept_again is not None and self._accept_again <= now:
@@ -120,15 +116,15 @@ class Loop:
                 connection.retiring = connection.context is not self._tls.context
 
     def _drive(self, connection: Connection, step: Callable[[float], None], now: float) -> None:
-        """Let a connection do something, then wait for what it wants next."""
+        """Run one step of a connection, then register the events that it waits for."""
         if connection.phase is Phase.CLOSED:
-            return  # dropped by an earlier event of the same turn
+            return  # dropped by an earlier event of this iteration
         try:
             step(now)
         except OSError:
             connection.phase = Phase.CLOSED
         except Exception:
-            log.exception("a connection failed unexpectedly and is closed")
+            log.exception("unexpected error; the connection is closed")
             connection.phase = Phase.CLOSED
         if connection.phase is Phase.CLOSED:
             self._drop(connection)
@@ -157,32 +153,32 @@ class Loop:
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
-                if self._starved:  # and now all who waited are in
+                if self._starved:
                     self._starved = False
-                    log.info("connections are accepted again")
+                    log.info("accepting connections again")
                 return
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
-                    continue  # the client was gone before it was its turn
+                    continue  # the client has disconnected
                 if not self._make_room(now):
                     self._pause(error, now)
                     return
                 continue
-            self._welcome(sock, address[0].removeprefix("::ffff:"), now)
+            self._add(sock, address[0].removeprefix("::ffff:"), now)
 
     def _pause(self, error: OSError, now: float) -> None:
-        """Out of file descriptors: trying again at once would burn the processor until one is free."""
+        """Out of file descriptors: retrying at once would only use CPU time."""
         if not self._starved:
             self._starved = True
-            log.warning("no connection can be accepted for now: %s", error.strerror)
+            log.warning("cannot accept connections: %s", error.strerror)
         self._selector.unregister(self._listener)
         self._accept_again = now + _PAUSE_SECONDS
 
-    def _welcome(self, sock: socket.socket, peer: str, now: float) -> None:
+    def _add(self, sock: socket.socket, peer: str, now: float) -> None:
         sock.setblocking(False)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError:  # gone already
+        except OSError:  # already disconnected
             sock.close()
             return
         context = self._tls.context if self._tls is not None else None
@@ -199,14 +195,14 @@ class Loop:
         if not full:
             self._watch(connection)
         elif context is None and len(self._connections) < self._limits.connections + _OVERFLOW:
-            answer = Response.text(503, "too many connections", ("Retry-After", "1"))
-            self._drive(connection, partial(connection.refuse, answer), now)
+            refusal = Response.text(503, "too many connections", ("Retry-After", "1"))
+            self._drive(connection, partial(connection.refuse, refusal), now)
         else:
             connection.close()
 
     def _make_room(self, now: float) -> bool:
-        """Close the connection that misses it least: the longest idle, else the slowest. What counts is when
-        its request or answer began, not that a byte moves now and then."""
+        """Close the connection that has been idle for longest, otherwise the slowest one. The time counts
+        from the start of its request or response, whether or not bytes arrive now and then."""
         slow_since = now - self._limits.slow_seconds
         candidates = [each for each in self._connections if each.spare or each.since <= slow_since]
         if not candidates:
@@ -214,17 +210,17 @@ class Loop:
         self._drop(min(candidates, key=lambda each: (not each.spare, each.since)))
         return True
 
-    def _deliver(self, connection: Connection, deferred: Deferred, answer: Response | Continuation) -> None:
-        self._answers.append((connection, deferred, answer))
+    def _deliver(self, connection: Connection, deferred: Deferred, result: Response | Continuation) -> None:
+        self._results.append((connection, deferred, result))
         self._wake()
 
-    def _give_answers(self, now: float) -> None:
-        while self._answers:
-            connection, deferred, answer = self._answers.popleft()
-            self._drive(connection, partial(connection.complete, deferred, answer), now)
+    def _complete_deferred(self, now: float) -> None:
+        while self._results:
+            connection, deferred, result = self._results.popleft()
+            self._drive(connection, partial(connection.complete, deferred, result), now)
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it is awake already, or has ended
+        with suppress(OSError):  # the buffer is full, or the loop has ended
             self._wake_sender.send(b"\0")
 
 
@@ -234,7 +230,7 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Paths of PEM files. With a client CA, guarded routes need a client certificate that it signed."""
+    """Paths of PEM files. With a client CA, guarded routes require a client certificate signed by it."""
 
     certificate: str
     key: str
@@ -244,8 +240,8 @@ class Tls:
 class Server:
     """Serves `routes` (path -> handler; a bare handler is a guarded route) from `start()` to `stop()`.
 
-    `host` "" is every address, IPv6 and IPv4; `port` 0 any free one. Raises ServeError at once for files that
-    cannot be used, and from `start()` for an address that cannot be listened on.
+    `host` "" means all addresses, IPv6 and IPv4; `port` 0 any free port. The constructor raises ServeError
+    for files that cannot be used, and `start()` for an address that it cannot listen on.
     """
 
     def __init__(
@@ -271,7 +267,7 @@ class Server:
         )
         self._tls = None
         if tls is not None:
-            from accelscope.files import CertificateError, CertificateFiles  # noqa: PLC0415 - brings ssl
+            from accelscope.certificates import CertificateError, CertificateFiles  # noqa: PLC0415 - imports ssl
 
             try:
                 self._tls = CertificateFiles(tls.certificate, tls.key, tls.client_ca)
@@ -296,7 +292,7 @@ class Server:
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop listening and close every connection; no harm if it is not running."""
+        """Stop listening and close all connections. Does nothing if the server is not running."""
         if self._loop is not None and self._thread is not None:
             self._loop.stop()
             self._thread.join(timeout)
@@ -306,7 +302,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         if host in _EVERY_ADDRESS:
             return _listen_everywhere(port)
-        # Bytes: for text, socket would load the tables of international names, half a mebibyte.
+        # Bytes: for str, socket loads the tables of the IDNA codec, half a mebibyte.
         name = host.encode() if host.isascii() else host
         family, _, _, _, address = socket.getaddrinfo(
             name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -314,7 +310,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return _bound(family, address)
     except OSError as error:
         where = f"port {port}" if host in _EVERY_ADDRESS else f"{host}, port {port}"
-        hint = "; --exporter-port chooses another" if error.errno == errno.EADDRINUSE else ""
+        hint = "; choose another port with --exporter-port" if error.errno == errno.EADDRINUSE else ""
         raise ServeError(f"cannot listen on {where}: {error.strerror or error}{hint}") from error
     except (OverflowError, UnicodeError) as error:
         raise ServeError(f"cannot listen on {host!r}, port {port}: {error}") from error
@@ -327,7 +323,7 @@ def _listen_everywhere(port: int) -> socket.socket:
     except OSError as error:
         if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
             raise
-        return _bound(socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 - what was asked for
+        return _bound(socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 - all addresses were requested
 
 
 def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
@@ -335,7 +331,7 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # An address that was named is that address; every address is those of IPv4 too.
+            # "::" also accepts IPv4.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if address[0] == "::" else 1)
         sock.bind(address)
         sock.listen(_BACKLOG)

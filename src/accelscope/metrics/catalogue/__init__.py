@@ -1,7 +1,7 @@
-"""Every native metric family, declared once. `docs/metrics.md` is made from this.
+"""All native metric families. `docs/metrics.md` is generated from them.
 
-Families of devices, partitions, pods, processes, readers and the agent itself are different families, so that
-`sum()` over any of them is right. Units are base units and stand in the name.
+Devices, partitions, pods, processes, readers and the agent have separate families, so `sum()` over a family
+counts nothing twice. The unit is part of the name.
 """
 
 from accelscope.metrics.catalogue.devices import DEVICES, INFO_LABELS

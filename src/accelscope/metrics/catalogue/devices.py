@@ -1,4 +1,4 @@
-"""Families about whole devices."""
+"""Metric families of whole devices."""
 
 from collections.abc import Callable
 
@@ -53,7 +53,7 @@ def _memory_used_ratio(d: Device) -> float | None:
 
 
 def _over_links(d: Device, value: Callable[[Link], float | None]) -> list[tuple[tuple[str, ...], float]]:
-    """The links of one kind together. Each link's own figures are in /snapshot."""
+    """Sums over all links of one kind. /snapshot has the values of each link."""
     totals: dict[str, float] = {}
     for link in d.links:
         part = value(link)
@@ -80,48 +80,50 @@ def _link_errors(d: Device) -> list[tuple[tuple[str, ...], float]]:
 
 
 DEVICES: tuple[Family, ...] = (
-    device.series("accelerator_info", "", "Facts about a device; 1.", INFO_LABELS, _info),
+    device.series(
+        "accelerator_info", "", "Properties of a device as labels; the value is always 1.", INFO_LABELS, _info
+    ),
     device(
         "accelerator_up",
         "",
-        "1 if the device answered at the last collection; 0 if not: then only its identity is shown.",
+        "1 if the device was read in the last collection, 0 if not; then only its identity is published.",
         lambda d: not d.stale,
     ),
     device.series(
         "accelerator_health",
         "",
-        "1 for the state the device is in, 0 for the other states.",
+        "1 for the current health state of the device, 0 for the others.",
         ("state",),
         lambda d: [((state.value,), d.health.state is state) for state in HealthState],
     ),
     device(
         "accelerator_last_read_timestamp_seconds",
         "seconds",
-        "When the device was last read, in seconds since the epoch.",
+        "Unix time of the last successful read of the device.",
         lambda d: d.read_at,
     ),
     device(
         "accelerator_uptime_seconds",
         "seconds",
-        "Time since the device was started.",
+        "Time since the device started.",
         lambda d: d.uptime_seconds,
     ),
     device(
         "accelerator_utilization_ratio",
         "ratio",
-        "Share of the driver's last sample period in which anything ran on the device.",
+        "Fraction of the last sample period during which a kernel was running.",
         lambda d: d.utilization_ratio,
     ),
     device(
         "accelerator_memory_busy_ratio",
         "ratio",
-        "Share of the last sample period in which device memory was read or written, not how full it is.",
+        "Fraction of the last sample period during which device memory was read or written.",
         lambda d: d.memory_utilization_ratio,
     ),
     device.series(
         "accelerator_engine_utilization_ratio",
         "ratio",
-        "Utilisation of a fixed-function or special engine of the device.",
+        "Utilisation of an engine of the device, such as the video encoder.",
         ("engine",),
         lambda d: [
             (("encoder",), d.encoder_utilization_ratio),
@@ -135,37 +137,37 @@ DEVICES: tuple[Family, ...] = (
     device(
         "accelerator_graphics_active_ratio",
         "ratio",
-        "Share of time in which the graphics or compute engine was active (profiling counters).",
+        "Fraction of time the graphics or compute engine was active, from profiling counters.",
         lambda d: d.graphics_active_ratio,
     ),
     device(
         "accelerator_sm_active_ratio",
         "ratio",
-        "Share of time in which at least one warp was on a multiprocessor, averaged over all of them.",
+        "Fraction of time a multiprocessor had at least one warp, averaged over all multiprocessors.",
         lambda d: d.sm_active_ratio,
     ),
     device(
         "accelerator_sm_occupancy_ratio",
         "ratio",
-        "Resident warps as a share of what the multiprocessors could hold.",
+        "Resident warps as a fraction of the maximum that the multiprocessors support.",
         lambda d: d.sm_occupancy_ratio,
     ),
     device(
         "accelerator_tensor_active_ratio",
         "ratio",
-        "Share of cycles in which a tensor pipe was active.",
+        "Fraction of cycles the tensor pipe was active.",
         lambda d: d.tensor_active_ratio,
     ),
     device(
         "accelerator_dram_active_ratio",
         "ratio",
-        "Share of cycles in which device memory was sending or receiving.",
+        "Fraction of cycles the device memory interface was transferring data.",
         lambda d: d.dram_active_ratio,
     ),
     device.series(
         "accelerator_pipe_active_ratio",
         "ratio",
-        "Share of cycles in which a floating-point pipe was active.",
+        "Fraction of cycles a floating-point pipe was active.",
         ("pipe",),
         lambda d: [
             (("fp64",), d.fp64_active_ratio),
@@ -177,32 +179,35 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_core_utilization_ratio",
         "ratio",
-        "Utilisation of one core of a device that shows its cores singly.",
+        "Utilisation of one core, on devices that report each core.",
         ("core",),
         lambda d: [((str(c.index),), c.utilization_ratio) for c in d.cores],
     ),
     device.series(
         "accelerator_core_clock_hertz",
         "hertz",
-        "Clock of one core of a device that shows its cores singly.",
+        "Clock frequency of one core, on devices that report each core.",
         ("core",),
         lambda d: [((str(c.index),), c.clock_hertz) for c in d.cores],
     ),
     device.series(
         "accelerator_core_occupied",
         "",
-        "1 if the core is held by somebody, whether or not it runs.",
+        "1 if a process has opened the core, whether or not it is running.",
         ("core",),
         lambda d: [((str(c.index),), c.occupied) for c in d.cores],
         stability=Stability.EXPERIMENTAL,
     ),
     device(
-        "accelerator_memory_total_bytes", "bytes", "Memory of the device.", lambda d: d.memory_total_bytes
+        "accelerator_memory_total_bytes",
+        "bytes",
+        "Total memory of the device.",
+        lambda d: d.memory_total_bytes,
     ),
     device(
         "accelerator_memory_used_bytes",
         "bytes",
-        "Memory in use, without what the driver reserves for itself where it tells that apart.",
+        "Memory in use, without memory reserved by the driver where the driver reports it separately.",
         lambda d: d.memory_used_bytes,
     ),
     device(
@@ -211,11 +216,13 @@ DEVICES: tuple[Family, ...] = (
         "accelerator_memory_used_bytes as a fraction of accelerator_memory_total_bytes.",
         _memory_used_ratio,
     ),
-    device("accelerator_memory_free_bytes", "bytes", "Memory not in use.", lambda d: d.memory_free_bytes),
+    device(
+        "accelerator_memory_free_bytes", "bytes", "Free memory of the device.", lambda d: d.memory_free_bytes
+    ),
     device(
         "accelerator_memory_reserved_bytes",
         "bytes",
-        "Memory that the driver or firmware keeps for itself.",
+        "Memory reserved by the driver or firmware.",
         lambda d: d.memory_reserved_bytes,
     ),
     device(
@@ -224,45 +231,45 @@ DEVICES: tuple[Family, ...] = (
     device(
         "accelerator_bar1_used_bytes",
         "bytes",
-        "Mapped part of the PCIe BAR1 window.",
+        "Mapped bytes of the PCIe BAR1 window.",
         lambda d: d.bar1_used_bytes,
     ),
     device(
         "accelerator_temperature_celsius",
         "celsius",
-        "Temperature at the device's main sensor.",
+        "Temperature of the device's main sensor.",
         lambda d: d.temperature_celsius,
     ),
     device.series(
         "accelerator_sensor_temperature_celsius",
         "celsius",
-        "Temperature at each of the device's sensors.",
+        "Temperature of each sensor of the device.",
         ("sensor",),
         lambda d: [((s.name,), s.celsius) for s in d.sensors],
     ),
     device(
         "accelerator_temperature_slowdown_celsius",
         "celsius",
-        "Temperature at which the device slows itself down.",
+        "Temperature at which the device reduces its clocks.",
         lambda d: d.temperature_slowdown_celsius,
     ),
     device(
         "accelerator_temperature_shutdown_celsius",
         "celsius",
-        "Temperature at which the device shuts itself down.",
+        "Temperature at which the device shuts down.",
         lambda d: d.temperature_shutdown_celsius,
     ),
-    device("accelerator_power_watts", "watts", "Power drawn by the device.", lambda d: d.power_watts),
+    device("accelerator_power_watts", "watts", "Power draw of the device.", lambda d: d.power_watts),
     device(
         "accelerator_power_limit_watts",
         "watts",
-        "Power limit that is enforced now.",
+        "Power limit currently enforced.",
         lambda d: d.power_limit_watts,
     ),
     device.series(
         "accelerator_power_limit_range_watts",
         "watts",
-        "Power limits that the board allows: its default, the lowest and the highest that can be set.",
+        "Power limits of the board: default, lowest and highest that can be set.",
         ("bound",),
         lambda d: [
             (("default",), d.power_limit_default_watts),
@@ -273,7 +280,7 @@ DEVICES: tuple[Family, ...] = (
     device(
         "accelerator_energy_joules_total",
         "joules",
-        "Energy that the device used since its driver was loaded.",
+        "Energy used since the driver was loaded.",
         lambda d: d.energy_joules,
     ),
     device.series(
@@ -293,14 +300,14 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_rail_watts",
         "watts",
-        "Power of a supply rail. Rails may contain one another: not for sums.",
+        "Power of a supply rail; rails can include each other, so do not add them up.",
         ("rail",),
         lambda d: [((r.name,), r.watts) for r in d.rails],
     ),
     device.series(
         "accelerator_fan_speed_ratio",
         "ratio",
-        "Fan speed as a share of the fastest it is meant to turn.",
+        "Fan speed as a fraction of its maximum.",
         ("fan",),
         lambda d: [((str(f.index),), f.speed_ratio) for f in d.fans],
     ),
@@ -314,98 +321,98 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_clock_hertz",
         "hertz",
-        "Clock of a part of the device.",
+        "Current frequency of a clock of the device.",
         ("clock",),
         lambda d: [((c.domain,), c.hertz) for c in d.clocks],
     ),
     device.series(
         "accelerator_clock_max_hertz",
         "hertz",
-        "Highest clock of a part of the device.",
+        "Maximum frequency of a clock of the device.",
         ("clock",),
         lambda d: [((c.domain,), c.max_hertz) for c in d.clocks],
     ),
     device.series(
         "accelerator_throttled",
         "",
-        "1 if the device's clocks are lower for this reason; some reasons (being idle, clocks that somebody "
-        "set) slow no work down, and those its driver does not know have no series.",
+        "1 if clocks are currently reduced for this reason, 0 if not; only reasons that the driver reports.",
         ("reason",),
         lambda d: [((t.reason,), t.active) for t in d.throttles],
     ),
     device(
         "accelerator_performance_state",
         "",
-        "Performance state, 0 the fastest.",
+        "Performance state; 0 is the fastest.",
         lambda d: d.performance_state,
     ),
     device(
         "accelerator_persistence_mode",
         "",
-        "1 if the driver stays loaded without clients.",
+        "1 if persistence mode is on: the driver stays loaded when no process uses the device.",
         lambda d: d.persistence_mode,
     ),
-    device("accelerator_ecc_enabled", "", "1 if error correction is on.", lambda d: d.ecc_enabled),
+    device("accelerator_ecc_enabled", "", "1 if ECC is enabled.", lambda d: d.ecc_enabled),
+    device("accelerator_mig_enabled", "", "1 if MIG mode is enabled.", lambda d: d.mig_enabled),
     device(
-        "accelerator_mig_enabled", "", "1 if the device is cut into MIG instances.", lambda d: d.mig_enabled
-    ),
-    device(
-        "accelerator_pcie_generation", "", "PCIe generation of the link now.", lambda d: _pcie(d).generation
+        "accelerator_pcie_generation",
+        "",
+        "Current PCIe generation of the link.",
+        lambda d: _pcie(d).generation,
     ),
     device(
         "accelerator_pcie_max_generation",
         "",
-        "Highest PCIe generation that device and slot allow.",
+        "Highest PCIe generation that the device and the slot support.",
         lambda d: _pcie(d).max_generation,
     ),
-    device("accelerator_pcie_link_width", "", "PCIe lanes in use now.", lambda d: _pcie(d).width),
+    device("accelerator_pcie_link_width", "", "PCIe lanes currently in use.", lambda d: _pcie(d).width),
     device(
         "accelerator_pcie_max_link_width",
         "",
-        "PCIe lanes that device and slot allow.",
+        "PCIe lanes that the device and the slot support.",
         lambda d: _pcie(d).max_width,
     ),
     device(
         "accelerator_pcie_replays_total",
         "",
-        "PCIe packets that had to be sent again.",
+        "PCIe replays: packets that were sent again.",
         lambda d: _pcie(d).replays_total,
     ),
     device(
         "accelerator_pcie_transmit_bytes_total",
         "bytes",
-        "Bytes from the device to the host over PCIe.",
+        "Bytes sent from the device to the host over PCIe.",
         lambda d: _pcie(d).transmit_bytes_total,
     ),
     device(
         "accelerator_pcie_receive_bytes_total",
         "bytes",
-        "Bytes from the host to the device over PCIe.",
+        "Bytes sent from the host to the device over PCIe.",
         lambda d: _pcie(d).receive_bytes_total,
     ),
     device(
         "accelerator_pcie_transmit_bytes_per_second",
         "bytes_per_second",
-        "Rate from the device to the host over the driver's own short window, where it has no counter.",
+        "PCIe throughput from the device to the host, for drivers that report a rate instead of a counter.",
         lambda d: _pcie(d).transmit_bytes_per_second,
     ),
     device(
         "accelerator_pcie_receive_bytes_per_second",
         "bytes_per_second",
-        "Rate from the host to the device over the driver's own short window, where it has no counter.",
+        "PCIe throughput from the host to the device, for drivers that report a rate instead of a counter.",
         lambda d: _pcie(d).receive_bytes_per_second,
     ),
     device.series(
         "accelerator_link_up",
         "",
-        "1 if a link between devices (NVLink, XGMI, HCCS) is active.",
+        "1 if a link to another device (NVLink, XGMI, HCCS) is active.",
         ("kind", "link"),
         lambda d: [((link.kind, str(link.index)), link.active) for link in d.links],
     ),
     device.series(
         "accelerator_link_capacity_bytes_per_second",
         "bytes_per_second",
-        "What the device's active links can carry together, in one direction.",
+        "Total bandwidth of the active links in one direction.",
         ("kind",),
         lambda d: _over_links(d, lambda link: link.bytes_per_second),
         stability=Stability.EXPERIMENTAL,
@@ -413,28 +420,28 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_link_transmit_bytes_total",
         "bytes",
-        "Bytes sent over the device's links to other devices.",
+        "Bytes sent over links to other devices.",
         ("kind",),
         lambda d: _over_links(d, lambda link: link.transmit_bytes_total),
     ),
     device.series(
         "accelerator_link_receive_bytes_total",
         "bytes",
-        "Bytes received over the device's links to other devices.",
+        "Bytes received over links to other devices.",
         ("kind",),
         lambda d: _over_links(d, lambda link: link.receive_bytes_total),
     ),
     device.series(
         "accelerator_link_errors_total",
         "",
-        "Errors of the device's links, by what went wrong.",
+        "Errors of all links of the device, by type of error.",
         ("kind", "error"),
         _link_errors,
     ),
     device.series(
         "accelerator_faulty_link_errors_total",
         "",
-        "Errors of a single link. Only links that had any are shown: a server has more than a hundred.",
+        "Errors of a single link; only links with errors have a series.",
         ("kind", "link", "error"),
         lambda d: [
             ((link.kind, str(link.index), e.kind), e.count)
@@ -446,43 +453,42 @@ DEVICES: tuple[Family, ...] = (
     device.series(
         "accelerator_ecc_errors_total",
         "",
-        "Memory errors since the driver was loaded.",
+        "ECC memory errors since the driver was loaded.",
         ("severity",),
         lambda d: [((e.severity,), e.count) for e in d.ecc if not e.lifetime and e.block is None],
     ),
     device.series(
         "accelerator_ecc_lifetime_errors_total",
         "",
-        "Memory errors over the life of the board.",
+        "ECC memory errors over the lifetime of the board.",
         ("severity",),
         lambda d: [((e.severity,), e.count) for e in d.ecc if e.lifetime and e.block is None],
     ),
     device.series(
         "accelerator_ecc_block_errors_total",
         "",
-        "Memory errors since the driver was loaded, by part of the device.",
+        "ECC memory errors since the driver was loaded, by block of the device.",
         ("severity", "block"),
         lambda d: [((e.severity, e.block), e.count) for e in d.ecc if not e.lifetime and e.block is not None],
     ),
     device.series(
         "accelerator_ecc_lifetime_block_errors_total",
         "",
-        "Memory errors over the life of the board, by part of the device.",
+        "ECC memory errors over the lifetime of the board, by block of the device.",
         ("severity", "block"),
         lambda d: [((e.severity, e.block), e.count) for e in d.ecc if e.lifetime and e.block is not None],
     ),
     device.series(
         "accelerator_ecc_error_last_seen_timestamp_seconds",
         "seconds",
-        "When a memory error of this severity was last seen, in seconds since the epoch. Of those before the "
-        "agent's start nobody knows.",
+        "Unix time of the last ECC memory error of this severity since the agent started.",
         ("severity",),
         _ecc_last_seen,
     ),
     device.series(
         "accelerator_remapped_rows_total",
         "",
-        "Memory rows that were replaced by spare ones, by the severity of the errors that led to it.",
+        "Memory rows replaced by spare rows, by severity of the errors that caused it.",
         ("severity",),
         lambda d: (
             []
@@ -496,34 +502,33 @@ DEVICES: tuple[Family, ...] = (
     device(
         "accelerator_row_remap_pending",
         "",
-        "1 if rows wait for a reset of the device to be replaced.",
+        "1 if a row remapping is pending until the next reset of the device.",
         lambda d: d.remapped_rows.pending if d.remapped_rows else None,
     ),
     device(
         "accelerator_row_remap_failed",
         "",
-        "1 if a row could not be replaced: the board is worn out.",
+        "1 if a row could not be remapped; the board should be replaced.",
         lambda d: d.remapped_rows.failed if d.remapped_rows else None,
     ),
     device.series(
         "accelerator_retired_pages_total",
         "",
-        "Memory pages taken out of use, by the severity of the errors that led to it.",
+        "Retired memory pages, by severity of the errors that caused it.",
         ("severity",),
         lambda d: [((e.severity,), e.count) for e in d.retired_pages],
     ),
     device.series(
         "accelerator_errors_total",
         "",
-        "Errors that the driver reported by code (XID, RAS, AXI, PCIe ...). Where it only tells of events, "
-        "they are counted from the start of the agent.",
+        "Errors reported by the driver, by code (XID, RAS, AXI, PCIe); events count from the agent's start.",
         ("kind", "code"),
         lambda d: [((e.kind, e.code), e.count) for e in d.errors],
     ),
     device.series(
         "accelerator_error_last_seen_timestamp_seconds",
         "seconds",
-        "When an error of this code was last seen, in seconds since the epoch.",
+        "Unix time of the last error with this code.",
         ("kind", "code"),
         lambda d: [((e.kind, e.code), e.last_seen) for e in d.errors],
     ),

@@ -1,11 +1,11 @@
-"""Self-metrics: how the readers, the sources of attribution, the sinks and the agent itself are doing."""
+"""Self-metrics of readers, attribution sources, sinks and the agent."""
 
 import sys
 
 from accelscope.metrics.family import AgentView, Declare, Family, ReaderView, Scope
 from accelscope.model import AttributionSourceState, SinkState
 
-_MOST_ERROR_CHARACTERS = 200
+_ERROR_LIMIT = 200  # characters
 
 reader = Declare[ReaderView](Scope.READER)
 source = Declare[AttributionSourceState](Scope.SOURCE)
@@ -16,43 +16,43 @@ READERS: tuple[Family, ...] = (
     reader(
         "accelscope_reader_found",
         "",
-        "1 if this vendor's driver or tool is on the node.",
+        "1 if the vendor's driver or tool was found on the node.",
         lambda v: v.state.found,
     ),
     reader(
         "accelscope_reader_up",
         "",
-        "1 if the last pass over this vendor's driver succeeded.",
+        "1 if the last read of the vendor's driver succeeded.",
         lambda v: v.state.up,
     ),
     reader(
         "accelscope_reader_duration_seconds",
         "seconds",
-        "How long the last whole pass took.",
+        "Duration of the last complete read of the vendor's driver.",
         lambda v: v.state.duration_seconds,
     ),
     reader(
         "accelscope_reader_last_success_timestamp_seconds",
         "seconds",
-        "When a pass last succeeded, in seconds since the epoch.",
+        "Unix time of the last successful read of the vendor's driver.",
         lambda v: v.state.last_success,
     ),
     reader(
         "accelscope_reader_devices_expected",
         "",
-        "Devices that should be there: by setting, else all that were seen since the agent started.",
+        "Number of expected devices: as configured, otherwise all devices seen since the agent started.",
         lambda v: v.state.devices_expected if v.state.found else None,
     ),
     reader(
         "accelscope_reader_devices_seen",
         "",
-        "Devices that answered at the last pass.",
+        "Number of devices that answered the last read.",
         lambda v: v.state.devices_seen if v.state.found else None,
     ),
     reader(
         "accelscope_reader_abandoned_calls",
         "",
-        "Calls into the driver that were given up and have not come back.",
+        "Driver calls that missed their deadline and have not returned yet.",
         lambda v: v.state.abandoned_calls,
     ),
     reader.series(
@@ -65,14 +65,14 @@ READERS: tuple[Family, ...] = (
     reader.series(
         "accelscope_reader_rejected_values_total",
         "",
-        "Lines or cells of a driver's answer that could not be taken as a value, by reason.",
+        "Lines or values of the driver's output that could not be parsed, by reason.",
         ("reason",),
         lambda v: [((c.reason,), c.count) for c in v.state.rejected],
     ),
     reader.series(
         "accelscope_reader_absent_values",
         "",
-        "Values that this vendor's devices did not give at the last pass, by reason.",
+        "Values that the vendor's devices did not report in the last read, by reason.",
         ("reason",),
         lambda v: [((reason,), count) for reason, count in v.absent],
     ),
@@ -82,28 +82,28 @@ SOURCES: tuple[Family, ...] = (
     source(
         "accelscope_attribution_source_up",
         "",
-        "1 if this source, which tells whose what is, answered when it was last asked.",
+        "1 if the last request to the attribution source succeeded.",
         lambda s: s.up,
     ),
     source(
         "accelscope_attribution_source_last_success_timestamp_seconds",
         "seconds",
-        "When the source last answered, in seconds since the epoch.",
+        "Unix time of the last successful request to the attribution source.",
         lambda s: s.last_success,
     ),
     source.series(
         "accelscope_attribution_source_errors_total",
         "",
-        "Times that the source failed, by reason.",
+        "Failed requests to the attribution source, by reason.",
         ("reason",),
         lambda s: [((c.reason,), c.count) for c in s.errors],
     ),
     source.series(
         "accelscope_attribution_source_last_error_info",
         "",
-        "The last error of the source, cut to 200 characters, and why it is not up if it is not; 1.",
+        "Last error of the attribution source (at most 200 characters); reason is empty while it is up.",
         ("reason", "error"),
-        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_MOST_ERROR_CHARACTERS]), 1)],
+        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_ERROR_LIMIT]), 1)],
     ),
 )
 
@@ -111,35 +111,35 @@ SINKS: tuple[Family, ...] = (
     sink(
         "accelscope_sink_up",
         "",
-        "1 if what this sink carries out of the node was written when it last tried.",
+        "1 if the last write of the sink succeeded.",
         lambda s: s.up,
     ),
-    sink("accelscope_sink_writes_total", "", "Writes that succeeded.", lambda s: s.writes),
+    sink("accelscope_sink_writes_total", "", "Successful writes of the sink.", lambda s: s.writes),
     sink(
         "accelscope_sink_skips_total",
         "",
-        "Collections that were looked at and held nothing that had to be written.",
+        "Collections in which the sink had nothing new to write.",
         lambda s: s.skips,
     ),
     sink.series(
         "accelscope_sink_errors_total",
         "",
-        "Writes that failed or had to leave something out, by reason.",
+        "Writes that failed or left something out, by reason.",
         ("reason",),
         lambda s: [((c.reason,), c.count) for c in s.errors],
     ),
     sink(
         "accelscope_sink_last_success_timestamp_seconds",
         "seconds",
-        "When the sink last wrote, in seconds since the epoch.",
+        "Unix time of the last successful write of the sink.",
         lambda s: s.last_success,
     ),
     sink.series(
         "accelscope_sink_last_error_info",
         "",
-        "The last error of the sink, cut to 200 characters, and why it is not up if it is not; 1.",
+        "Last error of the sink (at most 200 characters); reason is empty while it is up.",
         ("reason", "error"),
-        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_MOST_ERROR_CHARACTERS]), 1)],
+        lambda s: [] if s.error is None else [((s.reason or "", s.error[:_ERROR_LIMIT]), 1)],
     ),
 )
 
@@ -147,67 +147,71 @@ AGENT: tuple[Family, ...] = (
     agent.series(
         "accelscope_build_info",
         "",
-        "Version of the agent and of Python; 1.",
+        "Versions of the agent and of Python as labels; the value is always 1.",
         ("version", "python"),
         lambda v: [((v.agent.version, ".".join(map(str, sys.version_info[:3]))), 1)],
     ),
     agent.series(
         "accelscope_node_info",
         "",
-        "Name of the node that the agent runs on; 1.",
+        "Name of the node as a label; the value is always 1.",
         ("node",),
         lambda v: [((v.node,), 1)],
     ),
     agent(
         "accelscope_start_timestamp_seconds",
         "seconds",
-        "When the agent started, in seconds since the epoch.",
+        "Unix time of the agent's start.",
         lambda v: v.agent.started_at,
     ),
-    agent("accelscope_collections_total", "", "Collections made.", lambda v: v.agent.collections),
+    agent(
+        "accelscope_collections_total",
+        "",
+        "Collections since the agent started.",
+        lambda v: v.agent.collections,
+    ),
     agent(
         "accelscope_collection_overruns_total",
         "",
-        "Collections that began late because the one before took longer than the interval.",
+        "Collections that started late because the previous one took longer than the interval.",
         lambda v: v.agent.overruns,
     ),
     agent(
         "accelscope_collection_duration_seconds",
         "seconds",
-        "How long the last collection took.",
+        "Duration of the last collection.",
         lambda v: v.agent.collection_seconds,
     ),
     agent(
         "accelscope_collection_timestamp_seconds",
         "seconds",
-        "When this page was made, in seconds since the epoch.",
+        "Unix time of the collection that this page shows.",
         lambda v: v.taken_at,
     ),
     agent(
         "accelscope_process_series_dropped",
         "",
-        "Series of processes that were left off this page by the cap on them.",
+        "Process series left out because of the limit on process series.",
         lambda v: v.process_series_dropped,
     ),
     agent.series(
         "accelscope_config_reloads_total",
         "",
-        "Changes of the settings file that were noticed, by what came of them.",
+        "Detected changes of the configuration file, by result.",
         ("result",),
         lambda v: [((c.reason,), c.count) for c in v.agent.config_reloads],
     ),
     agent.series(
         "accelscope_token_reviews_total",
         "",
-        "Reviews of bearer tokens by the API server, by result: allowed, denied, error (it could not be "
-        "asked), limited (it was not asked: too many unknown tokens came). Known verdicts do not count.",
+        "Token reviews by result: allowed, denied, error (no answer) or limited (over the rate limit).",
         ("result",),
         lambda v: [((c.reason,), c.count) for c in v.agent.token_reviews],
     ),
     agent(
         "accelscope_cpu_seconds_total",
         "seconds",
-        "CPU time used by the agent and the tools it ran.",
+        "CPU time used by the agent and by the tools that it ran.",
         lambda v: v.agent.cpu_seconds,
     ),
     agent(
@@ -220,7 +224,7 @@ AGENT: tuple[Family, ...] = (
     agent(
         "accelscope_open_files",
         "",
-        "Files and sockets that the agent has open.",
+        "Open files and sockets of the agent.",
         lambda v: v.agent.open_files,
     ),
 )

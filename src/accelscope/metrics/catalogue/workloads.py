@@ -1,49 +1,52 @@
-"""Families about whose the devices are: pods, other owners, and what makes their parts add up to the whole.
+"""Metric families of pods, unattributed use, partitions and processes.
 
-The help of each says which kind of number it is, because the three are never mixed: measured (from
-processes), allocated (from the kubelet) or apportioned (from shares, or a device's energy split by use).
+The help text of a pod family begins with the kind of value: measured (from processes), allocated (from the
+kubelet) or apportioned (from shares, or the energy of a device split by use).
 """
 
 from accelscope.metrics.family import Declare, Family, Scope
 from accelscope.model import Allocation, DeviceBalance, Partition, Pod, PodUsage, Process, Unattributed
+
+_NO_OWNER = ("",) * 6
 
 usage = Declare[PodUsage](Scope.POD)
 pod = Declare[Pod](Scope.POD_INFO)
 unattributed = Declare[Unattributed](Scope.UNATTRIBUTED)
 balance = Declare[DeviceBalance](Scope.BALANCE)
 unknown = Declare[Allocation](Scope.UNKNOWN_ALLOCATION)
+partition = Declare[Partition](Scope.PARTITION)
+process = Declare[Process](Scope.PROCESS)
 
 PODS: tuple[Family, ...] = (
     usage(
         "accelerator_pod_processes",
         "",
-        "Measured: processes of the container on the device.",
+        "Measured: number of the container's processes on the device.",
         lambda u: u.processes,
     ),
     usage(
         "accelerator_pod_memory_used_bytes",
         "bytes",
-        "Measured: device memory that the container's processes hold.",
+        "Measured: device memory used by the container's processes.",
         lambda u: u.memory_used_bytes,
     ),
     usage(
         "accelerator_pod_utilization_ratio",
         "ratio",
-        "Measured: shares of the driver's last sample period in which the container's processes ran on the "
-        "device, added up.",
+        "Measured: sum over the container's processes of the fraction of the sample period they ran.",
         lambda u: u.utilization_ratio,
     ),
     usage(
         "accelerator_pod_memory_busy_ratio",
         "ratio",
-        "Measured: shares of the period in which the container's processes read or wrote device memory, "
-        "added up.",
+        "Measured: sum over the container's processes of the fraction of the sample period they accessed "
+        "device memory.",
         lambda u: u.memory_utilization_ratio,
     ),
     usage.series(
         "accelerator_pod_engine_utilization_ratio",
         "ratio",
-        "Measured: utilisation of a fixed-function engine by the container's processes, added up.",
+        "Measured: sum over the container's processes of their utilisation of a fixed-function engine.",
         ("engine",),
         lambda u: [
             (("encoder",), u.encoder_utilization_ratio),
@@ -53,40 +56,40 @@ PODS: tuple[Family, ...] = (
     usage.series(
         "accelerator_pod_allocated",
         "",
-        "Allocated: ids of the device (its shares, where it is shared) that the container holds. One that "
-        "only uses it has no series.",
+        "Allocated: number of device ids of this device (more than one for a shared device) allocated to the "
+        "container.",
         ("resource",),
         lambda u: [((",".join(u.resources),), u.allocated)] if u.allocated > 0 else [],
     ),
     usage(
         "accelerator_pod_idle_seconds",
         "seconds",
-        "Allocated: time since the container last did anything with what it holds.",
+        "Allocated: time since the container last used the device allocated to it.",
         lambda u: u.idle_seconds,
     ),
     usage(
         "accelerator_pod_memory_share_bytes",
         "bytes",
-        "Apportioned: device memory that is the container's share of a device that is cut into shares.",
+        "Apportioned: the container's share of the memory of a shared device.",
         lambda u: u.memory_share_bytes,
     ),
     usage(
         "accelerator_pod_compute_share_ratio",
         "ratio",
-        "Apportioned: the container's share of the device's computing.",
+        "Apportioned: the container's share of the compute capacity of a shared device.",
         lambda u: u.compute_share_ratio,
     ),
     usage(
         "accelerator_pod_device_share_ratio",
         "ratio",
-        "Apportioned: fraction of the device that the container holds. Those of one device add up to 1 at "
-        "most. One that only uses the device has no series.",
+        "Apportioned: fraction of the device allocated to the container; the fractions of one device add up "
+        "to at most 1.",
         lambda u: u.device_share_ratio,
     ),
     usage(
         "accelerator_pod_energy_joules_total",
         "joules",
-        "Apportioned: energy of the device, split by use among the pods on it. What nobody used is "
+        "Apportioned: energy of the device, split among its pods by use; the rest is "
         "accelerator_idle_energy_joules_total.",
         lambda u: u.energy_joules,
     ),
@@ -96,7 +99,7 @@ POD_INFO: tuple[Family, ...] = (
     pod(
         "accelerator_pod_info",
         "",
-        "Facts about a pod that holds or uses a device of this node, and what it belongs to; 1.",
+        "Properties and owner of a pod that uses a device or has one allocated; the value is always 1.",
         lambda _: 1,
     ),
 )
@@ -105,20 +108,19 @@ UNATTRIBUTED: tuple[Family, ...] = (
     unattributed(
         "accelerator_unattributed_memory_used_bytes",
         "bytes",
-        "Measured: device memory in use that is no pod's, by owner, and why.",
+        "Measured: device memory in use that is not attributed to a pod, by owner and reason.",
         lambda u: u.memory_used_bytes,
     ),
     unattributed(
         "accelerator_unattributed_utilization_ratio",
         "ratio",
-        "Measured: shares of the driver's last sample period in which processes that are no pod's ran on the "
-        "device, added up, by owner, and why.",
+        "Measured: utilisation by processes that are not attributed to a pod, by owner and reason.",
         lambda u: u.utilization_ratio,
     ),
     unattributed(
         "accelerator_unattributed_processes",
         "",
-        "Measured: processes on the device that are no pod's, by owner, and why.",
+        "Measured: processes that are not attributed to a pod, by owner and reason.",
         lambda u: u.processes,
     ),
 )
@@ -127,27 +129,26 @@ BALANCES: tuple[Family, ...] = (
     balance(
         "accelerator_surplus_memory_bytes",
         "bytes",
-        "Measured: by how much the processes' memory together exceeds what the device says is used. Memory "
-        "of pods + unattributed - surplus = used.",
+        "Measured: by how much the memory of all processes exceeds the used memory that the device reports.",
         lambda b: b.surplus_memory_bytes,
     ),
     balance(
         "accelerator_idle_energy_joules_total",
         "joules",
-        "Apportioned: energy of the device that no pod's use accounts for.",
+        "Apportioned: energy of the device that is not attributed to a pod.",
         lambda b: b.idle_energy_joules,
     ),
     balance(
         "accelerator_share_ratio",
         "ratio",
-        "Apportioned: into how many shares the device is cut, by setting (2: each has half of it).",
+        "Apportioned: number of shares that the device is divided into by a setting.",
         lambda b: b.share_ratio,
     ),
-    # Not `job`: that label is Prometheus' own.
+    # `job` is Prometheus' own label.
     balance.series(
         "accelerator_job_info",
         "",
-        "Allocated: a batch job that the job-mapping folder names for the device; 1.",
+        "Allocated: a batch job that the job-mapping folder assigns to the device; the value is always 1.",
         ("job_id",),
         lambda b: [((job,), 1) for job in dict.fromkeys(b.jobs)],
     ),
@@ -157,26 +158,16 @@ UNKNOWN_ALLOCATIONS: tuple[Family, ...] = (
     unknown(
         "accelerator_unknown_allocation_info",
         "",
-        "Allocated: a device id that a container holds and that none of this node's devices is known by; 1.",
+        "Allocated: a device id allocated to a container that matches no device of the node; always 1.",
         lambda _: 1,
     ),
 )
 
 
-# --- parts ------------------------------------------------------------
-# Families about partitions of devices, and about processes.
-
-
-partition = Declare[Partition](Scope.PARTITION)
-process = Declare[Process](Scope.PROCESS)
-
-_NOBODY_LOOKED = ("",) * 6
-
-
-def _owner(p: Process) -> tuple[str, ...]:
+def _owner_labels(p: Process) -> tuple[str, ...]:
     owner = p.owner
     if owner is None:
-        return _NOBODY_LOOKED
+        return _NO_OWNER
     return (
         owner.namespace or "",
         owner.pod or "",
@@ -191,7 +182,7 @@ PARTITIONS: tuple[Family, ...] = (
     partition.series(
         "accelerator_partition_info",
         "",
-        "Facts about a partition of a device (a MIG instance, a compute partition); 1.",
+        "Properties of a partition of a device (MIG instance, compute partition); the value is always 1.",
         ("uuid", "profile", "gpu_instance", "compute_instance"),
         lambda p: [
             (
@@ -208,37 +199,37 @@ PARTITIONS: tuple[Family, ...] = (
     partition(
         "accelerator_partition_utilization_ratio",
         "ratio",
-        "Share of time in which anything ran on the partition.",
+        "Fraction of the last sample period during which a kernel was running on the partition.",
         lambda p: p.utilization_ratio,
     ),
     partition(
         "accelerator_partition_sm_active_ratio",
         "ratio",
-        "Share of time in which the partition's multiprocessors had a warp.",
+        "Fraction of time a multiprocessor of the partition had at least one warp.",
         lambda p: p.sm_active_ratio,
     ),
     partition(
         "accelerator_partition_tensor_active_ratio",
         "ratio",
-        "Share of cycles in which a tensor pipe of the partition was active.",
+        "Fraction of cycles the tensor pipe of the partition was active.",
         lambda p: p.tensor_active_ratio,
     ),
     partition(
         "accelerator_partition_dram_active_ratio",
         "ratio",
-        "Share of cycles in which the partition's memory was sending or receiving.",
+        "Fraction of cycles the memory interface of the partition was transferring data.",
         lambda p: p.dram_active_ratio,
     ),
     partition(
         "accelerator_partition_memory_total_bytes",
         "bytes",
-        "Memory of the partition. Memory that several partitions share stands at the first of them.",
+        "Total memory of the partition; memory shared by several partitions is counted at the first.",
         lambda p: p.memory_total_bytes,
     ),
     partition(
         "accelerator_partition_memory_used_bytes",
         "bytes",
-        "Memory of the partition that is in use.",
+        "Memory in use on the partition.",
         lambda p: p.memory_used_bytes,
     ),
 )
@@ -247,7 +238,7 @@ PROCESSES: tuple[Family, ...] = (
     process.series(
         "accelerator_process_info",
         "",
-        "Facts about a process on a device, and whose it is; 1.",
+        "Properties and owner of a process on a device; the value is always 1.",
         ("user", "type", "mps", "namespace", "pod", "container", "owner_kind", "owner", "reason"),
         lambda p: [
             (
@@ -255,7 +246,7 @@ PROCESSES: tuple[Family, ...] = (
                     p.user or "",
                     p.type.value if p.type else "",
                     "" if p.mps is None else str(p.mps).lower(),
-                    *_owner(p),
+                    *_owner_labels(p),
                 ),
                 1,
             )
@@ -264,19 +255,19 @@ PROCESSES: tuple[Family, ...] = (
     process(
         "accelerator_process_memory_bytes",
         "bytes",
-        "Device memory that the process holds.",
+        "Device memory used by the process.",
         lambda p: p.memory_bytes,
     ),
     process(
         "accelerator_process_utilization_ratio",
         "ratio",
-        "Share of the driver's last sample period in which the process ran on the device.",
+        "Fraction of the last sample period during which the process was running on the device.",
         lambda p: p.utilization_ratio,
     ),
     process(
         "accelerator_process_memory_busy_ratio",
         "ratio",
-        "Share of the period in which the process read or wrote device memory.",
+        "Fraction of the last sample period during which the process accessed device memory.",
         lambda p: p.memory_utilization_ratio,
     ),
     process.series(
