@@ -48,7 +48,7 @@ class ChurningNode(SimulatedNode):
         with self._lock:
             self._shift[1].write(at)
             self._at = at
-        for follower in tuple(self._followers):
+        for follower in tuple(self._callbacks):
             follower()
 
 

@@ -68,7 +68,7 @@ class Troubles:
         if step % 25 == 5:
             self._note("API server down", self.cluster.api_down, self.cluster.api_up)
         if step % 30 == 9:
-            self.cluster.forget(as_answer=step % 60 == 9)
+            self.cluster.expire_versions(as_status=step % 60 == 9)
             self._note("versions forgotten", self.cluster.disconnect)
         if step % 40 == 11:
             self._note("token rotated", self.cluster.rotate_token)

@@ -267,7 +267,7 @@ BREAKS |= {
 
 @of("api-server-410")
 def _api_server_410(scene: Scene) -> Iterator[None]:
-    scene.cluster.forget()
+    scene.cluster.expire_versions()
     scene.cluster.disconnect()
     yield
 
@@ -560,7 +560,7 @@ def _tls_garbage(scene: Scene) -> Iterator[None]:
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         told = client.makefile("rb").read()
         assert told.startswith(b"HTTP/1.1 400 ")
-        assert told.endswith(b"\r\n\r\nthis port speaks HTTPS: use https://\n")
+        assert told.endswith(b"\r\n\r\nthis port requires https://\n")
     yield
 
 

@@ -175,27 +175,27 @@ MISTAKES = {
     in_pod(", replicas: 0"): "processes[0].cgroup.replicas: 0 is not a whole number from 1 to 64",
     in_pod(", hami: {cores: 30}"): "cgroup.hami.memory: missing; expected a size of at least 1MiB",
     in_pod(", hami: {memory: 1GiB, cores: 130}"): "hami.cores: 130 is not a whole number from 0 to 100",
-    in_pod(", hami: {memory: 1GiB}, replicas: 1"): "cgroup.replicas: give either replicas or hami",
+    in_pod(", hami: {memory: 1GiB}, replicas: 1"): "cgroup.replicas: cannot be combined with hami",
     in_pod(", allocated: maybe"): 'processes[0].cgroup.allocated: "maybe" is not true or false',
     in_pod(
         ", job: 3"
     ): 'processes[0].cgroup: unknown key "job"; allowed: kind, replicas, hami, qos, pod_uid,',
-    NODE + workload(", replicas: 2", vendor="amd"): "cgroup.replicas: only nvidia devices are shared",
+    NODE + workload(", replicas: 2", vendor="amd"): "cgroup.replicas: only nvidia devices can be shared",
     NODE + "  - {name: p, vendor: nvidia, cgroup: {kind: docker, namespace: a}}\n": (
         'processes[0].cgroup: unknown key "namespace"; allowed: kind, container_id, job, unit'
     ),
-    MIG + "pods: [{device: 0}]\n": "pods[0].instance: device 0 is cut into instances: say which, 0 to 1",
+    MIG + "pods: [{device: 0}]\n": "pods[0].instance: device 0 is partitioned; allowed: 0 to 1",
     MIG + "pods: [{device: 1, instance: 0}]\n": "pods[0].device: 1 is not a device number from 0 to 0",
     MIG
     + "pods: [{device: 0, instance: 0, memory: 1GiB}]\n": 'pods[0]: unknown key "memory"; allowed: vendor,',
     "\nnode_labels: [rack]\n": "node_labels: a list is not a mapping of texts",
     in_pod(", pod: p, namespace: n")
     + workload(", pod: p, namespace: n, pod_uid: 0f3c0000-0000-0000-0000-000000000001"): (
-        "processes[1].cgroup: n/p had another uid; give both the same"
+        "processes[1].cgroup: n/p has another uid above; use the same for both"
     ),
     in_pod(", pod: p, pod_uid: 0f3c0000-0000-0000-0000-000000000001")
     + workload(", pod: q, pod_uid: 0f3c0000-0000-0000-0000-000000000001"): (
-        "processes[1].cgroup: the pod 0f3c0000-0000-0000-0000-000000000001 had another name"
+        "processes[1].cgroup: the pod 0f3c0000-0000-0000-0000-000000000001 has another name"
     ),
 }
 

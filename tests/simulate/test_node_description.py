@@ -136,7 +136,7 @@ MISTAKES = {
     ),
     process("device: 2"): "processes[0].device: 2 is not a device number from 0 to 1",
     process("devices: most"): "processes[0].devices: expected a list of device numbers, or all",
-    process("device: 0, devices: all"): "processes[0].device: give either device or devices",
+    process("device: 0, devices: all"): "processes[0].device: cannot be combined with devices",
     process("memory: lots"): 'processes[0].memory: "lots" is not a size such as 12GiB or 800MiB',
     process("memory: 16GiB, device: 1"): "processes: p does not fit: device 1 is ",
     process("load: {shape: sine}"): 'processes[0].load.shape: "sine" is not one of steady, wave, bursty',
@@ -144,14 +144,14 @@ MISTAKES = {
     process("type: X"): 'processes[0].type: "X" is not one of C, G, C+G, M+C',
     process("cgroup: lxc"): 'processes[0].cgroup.kind: "lxc" is not one of pod, docker, slurm, host',
     process("cgroup: {kind: pod, pod_uid: x}"): 'processes[0].cgroup.pod_uid: "x" is not a uid',
-    process("pid: 7, count: 2"): "processes[0].pid: one pid for several processes",
-    process("instance: 0"): "processes[0].instance: device 0 is not cut into instances",
+    process("pid: 7, count: 2"): "processes[0].pid: several processes cannot have one pid",
+    process("instance: 0"): "processes[0].instance: device 0 is not partitioned",
     fault("kind: tired"): 'faults[0].kind: "tired" is not one of lost, vanished, hang,',
     fault("kind: hang"): "faults[0].device: hang needs a device; allowed: 0 to 1",
-    fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is of the whole node",
+    fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is a fault of the whole node",
     fault("kind: hot, device: 1, code: 3"): "faults[0].code: only xid has a code, not hot",
-    fault("kind: tool_error"): "faults[0].error: for tool_error one of: no_devices, ",
-    fault("kind: tool_hang, error: no_devices"): "faults[0].error: for tool_error one of: no_devices, ",
+    fault("kind: tool_error"): "faults[0].error: tool_error needs one of: no_devices, ",
+    fault("kind: tool_hang, error: no_devices"): "faults[0].error: tool_error needs one of: no_devices, ",
     fault(f"kind: hot, device: 0, from: {10**400}"): "faults[0].from: 1000",
     fault(f"kind: hot, device: 0, from: {'9' * 5000}"): "not valid YAML: a number is too long",
     "seed: 2026-13-45\n": "a date does not exist",
@@ -167,9 +167,9 @@ def test_a_mistake_is_told_in_one_line_that_names_it(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_process_on_a_partitioned_device_says_on_which_instance() -> None:
+def test_a_process_on_a_partitioned_device_must_name_an_instance() -> None:
     text = "nvidia: {devices: [{model: h100-80gb, mig: [3g.40gb]}]}\nprocesses: [{name: p, device: 0}]\n"
-    with pytest.raises(DescriptionError, match=r"processes\[0\].instance: device 0 is cut"):
+    with pytest.raises(DescriptionError, match=r"processes\[0\].instance: device 0 is partitioned"):
         read_node(text)
 
 

@@ -22,12 +22,12 @@ from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
 from accelscope.simulate.vendor import (
-    Answer,
     InstalledPart,
     Instant,
     SimulatedVendor,
     Site,
     Tool,
+    ToolAnswer,
     simulated_names,
     simulated_vendor,
 )
@@ -67,7 +67,7 @@ class AcmeReading:
 class AcmeDriver:
     def __init__(self, spec: AcmeSpec, site: Site) -> None:
         self._spec, self._site = spec, site
-        broken = Answer(text="acme: broken\n", exit_code=3)
+        broken = ToolAnswer(text="acme: broken\n", exit_code=3)
         self._tools = tuple(
             Tool(name=name, cost=spec.tool, errors={"broken": broken}) for name in ("acme-smi", "acmectl")
         )
@@ -101,7 +101,9 @@ class AcmeDriver:
             yield f"sys/class/acme/acme{slot}", Link(f"../../bus/pci/devices/{reading.address}")
             for pid in reading.pids:
                 yield f"proc/{pid}/fd/3", Link(f"/dev/acme{slot}")
-        answer = Answer(patterns=("info",), text="".join(f"{reading.watts:.1f}\n" for reading in readings))
+        answer = ToolAnswer(
+            patterns=("info",), text="".join(f"{reading.watts:.1f}\n" for reading in readings)
+        )
         for tool in self._tools:
             yield tool.state_file([answer], instant.active)
 
@@ -271,9 +273,9 @@ MISTAKES = {
     process("vendor: nvidia, device: 1"): "processes[0].device: 1 is not a device number from 0 to 0",
     process("vendor: nvidia, cores: 1"): 'processes[0]: unknown key "cores"; allowed: vendor, ',
     process("vendor: acme, cores: 99"): "processes[0].cores: 99 is not a whole number from 1 to 16",
-    process("vendor: acme, instance: 0"): "processes[0].instance: device 0 is not cut into instances",
+    process("vendor: acme, instance: 0"): "processes[0].instance: device 0 is not partitioned",
     process("vendor: acme, memory: 4097MiB"): " does not fit: device 0 is 1 MiB short",
-    process("vendor: acme, pid: 7}, {vendor: nvidia, pid: 7"): "processes: 2 of them have the pid 7",
+    process("vendor: acme, pid: 7}, {vendor: nvidia, pid: 7"): "processes: 2 have the pid 7",
     fault("kind: hang, device: 0"): "faults[0].vendor: missing; expected one of nvidia, acme",
     fault("vendor: acme, kind: xid, device: 0"): '"xid" is not one of hang, ecc_storm, tool_',
     fault("vendor: acme, kind: hang, device: 2"): "faults[0].device: 2 is not a device number from 0 to 1",
@@ -311,5 +313,5 @@ def test_where_there_is_one_vendor_it_goes_without_saying(make_node: MakeNode) -
     ):
         node.set_faults([fault])
         assert node.faults() == (Fault(kind=FaultKind.HANG, device=1),)
-    with pytest.raises(DescriptionError, match="the node has no section of any vendor"):
+    with pytest.raises(DescriptionError, match="the node has no vendor's section"):
         read_node("processes: [{name: p}]\n")

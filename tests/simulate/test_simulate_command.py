@@ -90,7 +90,7 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
         (("show", "bad.yaml"), 'simulate: bad.yaml: unknown key "colour"; allowed: node,'),
         (("show", "latin.yaml"), "simulate: latin.yaml: not UTF-8 text"),
         (("fault", "spoilt", "hot"), "simulate: spoilt/node.yaml:2: not valid YAML: "),
-        (("fault", "node", "tool_error"), "--error: for tool_error one of: no_devices,"),
+        (("fault", "node", "tool_error"), "--error: tool_error needs one of: no_devices,"),
         (
             ("fault", "node", "tool_hang", "--tool", "amd-smi"),
             '--tool: "amd-smi" is not nvidia-smi',

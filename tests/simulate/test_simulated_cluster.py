@@ -200,12 +200,12 @@ def test_bookmarks_come_where_they_are_wanted(node: SimulatedNode, tmp_path: Pat
 def test_a_version_that_is_forgotten_is_gone(cluster: SimulatedCluster) -> None:
     client = Client(cluster)
     version = client.version()
-    cluster.forget()
+    cluster.expire_versions()
     with closing(Watch(client, f"{WATCH}&resourceVersion={version}")) as watch:
         assert watch.answer.status == 200
         [(kind, status)] = watch.rest()
     assert (kind, status["kind"], status["code"], status["reason"]) == ("ERROR", "Status", 410, "Expired")
-    cluster.forget(as_answer=True)
+    cluster.expire_versions(as_status=True)
     code, status = client.get(f"{WATCH}&resourceVersion={version}")
     assert (code, status["code"]) == (410, 410)
     with closing(Watch(client, f"{WATCH}&resourceVersion={client.version()}&timeoutSeconds=0")) as watch:

@@ -13,7 +13,7 @@ from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import (
-    AlreadyMoving,
+    AlreadyRunning,
     CompileError,
     DescriptionError,
     Fault,
@@ -174,7 +174,7 @@ def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) 
         wait_until(lambda: state.read_text() != before)
         other = SimulatedNode.open(node.folder)
         assert other.is_running()
-        with pytest.raises(AlreadyMoving):
+        with pytest.raises(AlreadyRunning):
             other.run(threading.Event())
         put(node.folder / "faults.yaml", "- {kind: lost, device: 6}\n")
         wait_until(lambda: "gpu6.fault=lost\n" in state.read_text())
@@ -237,7 +237,7 @@ def test_a_missing_compiler_is_told_in_one_line(tmp_path: Path, monkeypatch: pyt
     assert "\n" not in str(caught.value)
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_what_moves_it(
+def test_an_error_of_the_cache_names_the_setting_that_moves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -245,16 +245,16 @@ def test_a_cache_that_cannot_be_written_is_told_with_what_moves_it(
     with pytest.raises(CompileError) as caught:
         SimulatedNode(load_node("nvidia-mig"), tmp_path / "node").build()
     assert str(caught.value) == (
-        f"{tmp_path}/file/accelscope, where compiled parts are kept, cannot be used: Not a directory; the "
-        "environment variable XDG_CACHE_HOME names another folder for caches"
+        f"cannot store compiled drivers in {tmp_path}/file/accelscope: Not a directory;"
+        " set XDG_CACHE_HOME to use another folder"
     )
 
 
-def test_a_compiler_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = script(tmp_path / "mycc", "echo 'nvml.c:1: error: no such header' >&2\nexit 1")
     monkeypatch.setenv("CC", str(compiler))
     with pytest.raises(
-        CompileError, match=r"could not build libnvidia-ml\.so\.1: nvml\.c:1: error: no such header"
+        CompileError, match=r"cannot build libnvidia-ml\.so\.1: nvml\.c:1: error: no such header"
     ):
         SimulatedNode(load_node("nvidia-mig"), tmp_path / "node", cache=tmp_path / "cache").build()
     assert not any((tmp_path / "cache").iterdir())

@@ -14,15 +14,15 @@ from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import write_bytes
 from accelscope.simulate.node import Installation
 from accelscope.simulate.spec import ToolCost
-from accelscope.simulate.vendor import Answer, Tool
+from accelscope.simulate.vendor import Tool, ToolAnswer
 
-ERRORS = {"no_driver": Answer(text="driver is not there\n", error_text="dlopen failed\n", exit_code=255)}
+ERRORS = {"no_driver": ToolAnswer(text="driver is not there\n", error_text="dlopen failed\n", exit_code=255)}
 LINES = "".join(f"line {number} of the répórt\n" for number in range(40))
 ANSWERS = (
-    Answer(patterns=("--version",), text="probe 1.2\n"),
-    Answer(patterns=("info -i 3*",), text="no such card\n", exit_code=4),
-    Answer(patterns=("info", "info -i ?", "info *--format?json*"), text=LINES, error_text="a warning\n"),
-    Answer(patterns=("raw",), text=b"\xff\x00\n\n@@"),
+    ToolAnswer(patterns=("--version",), text="probe 1.2\n"),
+    ToolAnswer(patterns=("info -i 3*",), text="no such card\n", exit_code=4),
+    ToolAnswer(patterns=("info", "info -i ?", "info *--format?json*"), text=LINES, error_text="a warning\n"),
+    ToolAnswer(patterns=("raw",), text=b"\xff\x00\n\n@@"),
 )
 
 
@@ -36,7 +36,7 @@ class Probe:
         Installation(folder, cache, [self.tool.installed]).build()
         self.say(ANSWERS)
 
-    def say(self, answers: Iterable[Answer], *faults: Fault) -> None:
+    def say(self, answers: Iterable[ToolAnswer], *faults: Fault) -> None:
         name, content = self.tool.state_file(answers, faults)
         write_bytes(self._folder / name, content)
 
@@ -153,7 +153,7 @@ def test_it_hangs_until_it_has_another_answer(probe: Probe, whole: bool) -> None
     if whole:
         probe.say(ANSWERS, Fault(kind=FaultKind.TOOL_HANG))
     else:
-        probe.say([Answer(patterns=("info",), hangs=True), *ANSWERS])
+        probe.say([ToolAnswer(patterns=("info",), hangs=True), *ANSWERS])
         assert probe.run("--version").stdout == b"probe 1.2\n"
     results: list[bytes] = []
     waiting = threading.Thread(target=lambda: results.append(probe.run("info").stdout))

@@ -1,4 +1,5 @@
-"""Building the native parts of simulated drivers with the machine's C compiler, once per version of them."""
+"""Builds the native parts of simulated drivers with the machine's C compiler, once per version of the
+sources."""
 
 import hashlib
 import os
@@ -15,7 +16,7 @@ _TIMEOUT_SECONDS = 120
 
 
 class CompileError(RuntimeError):
-    """The native parts could not be built; the text says what the user can do."""
+    """The native parts could not be built; the message tells the user how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class NativePart:
     soname: str | None = None
 
     def fingerprint(self) -> str:
-        """Of everything that decides the result, so that a cached one is used only while it is right."""
+        """A hash of the sources and the flags."""
         digest = hashlib.sha256(repr((self.name, self.soname, _FLAGS)).encode())
         for name in (*self.sources, *self.headers):
             digest.update((self.folder / name).read_bytes())
@@ -52,14 +53,14 @@ def built(part: NativePart, cache: Path) -> Path:
         descriptor, scratch = tempfile.mkstemp(dir=cache, prefix=f".{part.name}-")
     except OSError as error:
         raise CompileError(
-            f"{cache}, where compiled parts are kept, cannot be used: {error.strerror}; the environment "
-            "variable XDG_CACHE_HOME names another folder for caches"
+            f"cannot store compiled drivers in {cache}: {error.strerror};"
+            " set XDG_CACHE_HOME to use another folder"
         ) from None
     os.close(descriptor)
     try:
         _compile(part, compiler, Path(scratch))
         Path(scratch).chmod(0o755)
-        Path(scratch).replace(target)  # whole or not at all, also when two builds race
+        Path(scratch).replace(target)  # atomic, also when two builds race
     finally:
         Path(scratch).unlink(missing_ok=True)
     return target
@@ -73,7 +74,7 @@ def _compiler() -> str:
             return path
     raise CompileError(
         f"no C compiler found (looked for {', '.join(candidates)}): install one, "
-        "e.g. apt install gcc libc6-dev, or name it in the environment variable CC"
+        "e.g. apt install gcc libc6-dev, or set the environment variable CC"
     )
 
 
@@ -89,7 +90,7 @@ def _compile(part: NativePart, compiler: str, target: Path) -> None:
             command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(f"{compiler} could not be run: {error}") from None
+        raise CompileError(f"cannot run {compiler}: {error}") from None
     if result.returncode != 0:
         first = next((line for line in result.stderr.splitlines() if "error" in line), "no message")
-        raise CompileError(f"{compiler} could not build {part.name}: {first}")
+        raise CompileError(f"{compiler} cannot build {part.name}: {first}")

@@ -1,4 +1,4 @@
-"""From a YAML description to a NodeSpec, or to one clear line about what is wrong with it."""
+"""Reads the YAML description of a node. Errors are one line with the path of the key."""
 
 import math
 from collections import defaultdict
@@ -28,7 +28,7 @@ from accelscope.simulate.spec import (
     CgroupKind,
     CgroupSpec,
     HamiShare,
-    HolderSpec,
+    IdlePodSpec,
     LoadSpec,
     NodeSpec,
     PodOwner,
@@ -41,10 +41,6 @@ from accelscope.simulate.spec import (
 )
 from accelscope.simulate.vendor import simulated_names, simulated_vendor
 from accelscope.vendors import declarations
-
-# --- pod description ------------------------------------------------------------
-# Where a workload runs, and what Kubernetes knows of its pod: from YAML to its spec.
-
 
 OWNER_KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 MAX_REPLICAS = 64  # of one device in one container
@@ -59,7 +55,7 @@ _RESOURCE = Text("a resource such as nvidia.com/gpu", r"[a-z0-9.-]+\.[a-z]+/[A-Z
 
 
 def read_cgroup(section: Section, vendor: str) -> CgroupSpec:
-    """The key `cgroup` of a process: a kind, or a mapping. Raises DescriptionError."""
+    """Reads the key `cgroup` of a process: a kind, or a mapping. Raises DescriptionError."""
     value = section.raw("cgroup")
     if value is None:
         return CgroupSpec()
@@ -80,14 +76,14 @@ def read_cgroup(section: Section, vendor: str) -> CgroupSpec:
 
 
 def read_pod(section: Section, vendor: str, name_key: str = "name") -> CgroupSpec:
-    """The keys of a pod. Raises DescriptionError."""
+    """Reads the keys of a pod. Raises DescriptionError."""
     replicas = section.take("replicas", WholeNumber(1, MAX_REPLICAS))
     hami = _hami(section)
     if (replicas or hami) and not simulated_vendor(vendor).shares_devices:
         sharing = ", ".join(name for name in simulated_names() if simulated_vendor(name).shares_devices)
-        raise section.error("replicas" if replicas else "hami", f"only {sharing} devices are shared")
+        raise section.error("replicas" if replicas else "hami", f"only {sharing} devices can be shared")
     if replicas and hami:
-        raise section.error("replicas", "give either replicas or hami")
+        raise section.error("replicas", "cannot be combined with hami")
     return CgroupSpec(
         kind=CgroupKind.POD,
         qos=section.take("qos", Choice(*PodQos), PodQos.BURSTABLE),
@@ -136,11 +132,11 @@ MAX_INSTANCES = 64  # of one device
 MAX_PID = (1 << 22) - 1
 _INSTANCE = WholeNumber(0, MAX_INSTANCES - 1)
 _RATIO = Decimal(0, 1)
-_TIME = Decimal(0)  # seconds since the node was started
+_TIME = Decimal(0)  # seconds since the node started
 
 
 def ready_made(vendor: str | None = None) -> tuple[str, ...]:
-    """Names of the nodes that come with AccelScope; of those only that have devices of the vendor."""
+    """Names of the nodes that are shipped with AccelScope, or of those with devices of the vendor."""
     paths = _ready_made_files()
     return tuple(
         name for name in paths if vendor is None or vendor in yaml.safe_load(paths[name].read_text())
@@ -148,7 +144,7 @@ def ready_made(vendor: str | None = None) -> tuple[str, ...]:
 
 
 def _ready_made_files() -> dict[str, Path]:
-    """By name: those of one vendor are in its folder, those of several are here."""
+    """By name. Nodes of one vendor are in its folder, those of several vendors are here."""
     folders = [Path(__file__).parent]
     folders += (Path(str(files(declarations()[name].package))) / "simulated" for name in simulated_names())
     found = (path for folder in folders for path in folder.glob("nodes/*.yaml"))
@@ -156,7 +152,7 @@ def _ready_made_files() -> dict[str, Path]:
 
 
 def load_node(name_or_path: str | Path) -> NodeSpec:
-    """A node by the name of a ready-made one or from a file. Raises DescriptionError."""
+    """Loads a ready-made node by its name, or a file. Raises DescriptionError."""
     name = str(name_or_path)
     path = _ready_made_files().get(name) or Path(name)
     try:
@@ -174,14 +170,14 @@ def load_node(name_or_path: str | Path) -> NodeSpec:
 
 
 def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
-    """A node from the text of a description. Raises DescriptionError."""
+    """Reads the text of a description. Raises DescriptionError."""
     root = Description(read_yaml(text))
     name = root.take("node", LINE, default_name)
     seed = root.take("seed", WholeNumber(0, 2**63 - 1), 1)
     vendors = dict(_vendors(root))
     labels = tuple(root.take("node_labels", TEXT_MAPPING, {}).items())
     processes, pods, faults = (root.sections(key) for key in ("processes", "pods", "faults"))
-    root.finish()  # first, lest a vendor with a slip in its name be missed where its processes are read
+    root.finish()  # before processes are read: a misspelt vendor is reported here
     spec = NodeSpec(
         name=name,
         seed=seed,
@@ -199,7 +195,7 @@ def read_node(text: str, *, default_name: str = "simulated") -> NodeSpec:
 
 
 def _vendors(root: Section) -> Iterator[tuple[str, VendorSpec]]:
-    """Those that have a section, be it empty: a driver without a device."""
+    """Vendors with a section; an empty one is a driver without devices."""
     for name in simulated_names():
         section = root.optional_section(name)
         if section is not None:
@@ -214,7 +210,7 @@ def read_yaml(text: str) -> Any:
 def _vendor(section: Section, vendors: Mapping[str, VendorSpec]) -> str:
     """The vendor that a process or a fault belongs to; optional on a node with devices of one vendor."""
     if not vendors:
-        raise section.error("vendor", "the node has no section of any vendor")
+        raise section.error("vendor", "the node has no vendor's section")
     if len(vendors) == 1:
         return section.take("vendor", Choice(*vendors), next(iter(vendors)))
     return section.require("vendor", Choice(*vendors))
@@ -252,7 +248,7 @@ def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec
         own=read_own(section, own, devices) if read_own else None,
     )
     if spec.pid is not None and (spec.count > 1 or (len(spec.devices) > 1 and not spec.spans_devices)):
-        raise section.error("pid", "one pid for several processes; use count: 1 and one device")
+        raise section.error("pid", "several processes cannot have one pid; use count: 1 and one device")
     for device in spec.devices:
         _check_instance(section, spec.instance, device, own.instances(device))
     return spec
@@ -261,7 +257,7 @@ def _process(section: Section, vendors: Mapping[str, VendorSpec]) -> ProcessSpec
 def _devices(section: Section, count: int) -> tuple[int, ...]:
     single, several = section.raw("device"), section.raw("devices")
     if single is not None and several is not None:
-        raise section.error("device", "give either device or devices")
+        raise section.error("device", "cannot be combined with devices")
     if several == "all":
         return tuple(range(count))
     if several is not None and not (isinstance(several, list) and several):
@@ -281,16 +277,16 @@ def _device_number(section: Section, count: int) -> WholeNumber:
 def _check_instance(section: Section, instance: int | None, device: int, count: int | None) -> None:
     if count is None:
         if instance is not None:
-            raise section.error("instance", f"device {device} is not cut into instances")
+            raise section.error("instance", f"device {device} is not partitioned")
     elif instance is None or instance >= count:
-        raise section.error("instance", f"device {device} is cut into instances: say which, 0 to {count - 1}")
+        raise section.error("instance", f"device {device} is partitioned; allowed: 0 to {count - 1}")
 
 
-def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> HolderSpec:
+def _holder(section: Section, vendors: Mapping[str, VendorSpec]) -> IdlePodSpec:
     vendor = _vendor(section, vendors)
     own, read_own = vendors[vendor], simulated_vendor(vendor).read_process
     devices = _devices(section, own.device_count)
-    spec = HolderSpec(
+    spec = IdlePodSpec(
         vendor=vendor,
         devices=devices,
         instance=section.take("instance", _INSTANCE),
@@ -313,7 +309,7 @@ def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
         raise section.error("tool", f"{kind} is not a fault of a tool")
     error = section.take("error", Choice(*possible.errors))
     if (kind is FaultKind.TOOL_ERROR) != (error is not None):
-        raise section.error("error", f"for tool_error one of: {', '.join(possible.errors)}")
+        raise section.error("error", f"tool_error needs one of: {', '.join(possible.errors)}")
     return Fault(
         kind=kind,
         vendor=vendor if len(vendors) > 1 else None,
@@ -330,7 +326,7 @@ def _faulty_device(section: Section, kind: FaultKind, count: int) -> int | None:
     given = section.raw("device") is not None
     if not kind.of_device:
         if given:
-            raise section.error("device", f"{kind} is of the whole node, not of one device")
+            raise section.error("device", f"{kind} is a fault of the whole node, not of one device")
         return None
     number = _device_number(section, count)
     if not given:
@@ -351,7 +347,8 @@ def _code(section: Section, kind: FaultKind, possible: PossibleFaults) -> int | 
 
 
 def _check_memory(spec: NodeSpec) -> None:
-    """Processes that run at the same time must fit on their devices."""
+    """Raises DescriptionError if processes that run at the same time do not fit into the memory of a
+    device."""
     placed: dict[tuple[str, Hashable], list[ProcessSpec]] = defaultdict(list)
     for process in spec.processes:
         for device in process.devices:
@@ -373,7 +370,8 @@ def _overlap(one: ProcessSpec, other: ProcessSpec) -> bool:
 
 
 def _check_pids(spec: NodeSpec) -> None:
-    """A pid may go to another process once the first has ended, as the kernel hands them out."""
+    """Raises DescriptionError for a pid of two processes that run at the same time. The kernel reuses
+    pids."""
     given = sorted(
         (process.pid, -math.inf if process.begin is None else process.begin, process.until)
         for process in spec.processes
@@ -382,4 +380,4 @@ def _check_pids(spec: NodeSpec) -> None:
     for (pid, _, until), (other, begin, _) in pairwise(given):
         if pid == other and (until is None or begin < until):
             times = sum(each == pid for each, *_ in given)
-            raise DescriptionError(f"processes: {times} of them have the pid {pid}; give each its own")
+            raise DescriptionError(f"processes: {times} have the pid {pid}; pids must be unique")

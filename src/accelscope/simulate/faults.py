@@ -1,8 +1,8 @@
-"""What can be wrong with a simulated node, and what was wrong up to now.
+"""Faults of a simulated node.
 
-A node has faults from its description (with times) and faults that are set while it runs (from when they are
-first seen until they are gone). Counters that a fault drives, such as ECC errors, must not fall back when it
-ends, so every fault that ever was is remembered with its times: that is the log.
+A node has faults from its description, with times, and faults that are set while it runs, which last from
+when they are first read until they are removed. Counters that a fault increases, such as ECC errors, must not
+decrease when it ends, so the log contains all past faults with their times.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class FaultKind(StrEnum):
-    """Words for all vendors; each says which of them it has. One that is new needs its meaning below."""
+    """The kinds of all vendors; `PossibleFaults` lists those of one vendor."""
 
     # one device
     LOST = "lost"
@@ -50,24 +50,24 @@ class FaultKind(StrEnum):
 
 
 _MEANINGS = {
-    FaultKind.LOST: "the device fell off the bus, and the driver says so",
-    FaultKind.VANISHED: "the device is not enumerated any more; those after it move up",
+    FaultKind.LOST: "the device fell off the bus and the driver reports it as lost",
+    FaultKind.VANISHED: "the device is no longer enumerated; those after it move up",
     FaultKind.HANG: "calls on the device, or reads of its files, block until the fault ends",
-    FaultKind.RESET_REQUIRED: "the driver says that the device must be reset",
+    FaultKind.RESET_REQUIRED: "the driver reports that the device must be reset",
     FaultKind.HOT: "the device is at its slowdown temperature and throttles",
-    FaultKind.ECC_STORM: "memory errors pile up, and what the driver does about them follows",
+    FaultKind.ECC_STORM: "memory errors keep occurring, and the driver remaps rows or retires pages",
     FaultKind.XID: "the driver reports one XID (--code, default 31)",
     FaultKind.LIBRARY_HANG: "every call of the library blocks, opening it included",
     FaultKind.LIBRARY_MISSING: "the library's file is gone",
     FaultKind.DRIVER_NOT_LOADED: "the kernel module is not loaded",
     FaultKind.VERSION_MISMATCH: "library and kernel module are of different versions",
     FaultKind.TOOL_HANG: "the tool does not return",
-    FaultKind.TOOL_GARBAGE: "the tool prints something that is not its format",
+    FaultKind.TOOL_GARBAGE: "the tool prints something in another format",
     FaultKind.TOOL_TRUNCATED: "the tool's output ends in the middle",
-    FaultKind.TOOL_NON_UTF8: "the tool's output holds bytes that are not UTF-8",
+    FaultKind.TOOL_NON_UTF8: "the tool's output contains bytes that are not UTF-8",
     FaultKind.TOOL_KILLED: "the tool is killed while it prints",
     FaultKind.TOOL_MISSING: "the tool's file is gone",
-    FaultKind.TOOL_ERROR: "the tool answers with an error (--error)",
+    FaultKind.TOOL_ERROR: "the tool reports an error (--error)",
 }
 _OF_DEVICE = frozenset(
     {
@@ -85,24 +85,24 @@ TOOL_FAULTS = frozenset(kind for kind in FaultKind if kind.startswith("tool_"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PossibleFaults:
-    """Which faults a vendor's simulated driver can have."""
+    """The faults that a vendor's simulated driver supports."""
 
     kinds: frozenset[FaultKind]
-    codes: Mapping[FaultKind, range] = field(default_factory=dict)  # of the kinds that may be given one
-    errors: tuple[str, ...] = ()  # names of what its tools answer under a tool_error
+    codes: Mapping[FaultKind, range] = field(default_factory=dict)  # of the kinds that have a code
+    errors: tuple[str, ...] = ()  # names of the errors for tool_error
     tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`begin` and `until` are seconds of simulated time; without `until` it lasts."""
+    """`begin` and `until` are seconds of simulated time; without `until` the fault does not end."""
 
     kind: FaultKind
-    vendor: str | None = None  # None: the only one of the node
-    device: int | None = None  # among those of its vendor
-    code: int | None = None  # of an error that has one
-    tool: str | None = None  # of a tool's fault; None: every tool of the vendor
-    error: str | None = None  # of a tool_error
+    vendor: str | None = None  # None: the only vendor of the node
+    device: int | None = None  # index among the devices of the vendor
+    code: int | None = None  # e.g. of an XID
+    tool: str | None = None  # for faults of a tool; None: every tool of the vendor
+    error: str | None = None  # for tool_error
     begin: float = 0.0
     until: float | None = None
 
@@ -110,30 +110,29 @@ class Fault:
         return self.begin <= at and (self.until is None or at < self.until)
 
     def seconds(self, at: float) -> float:
-        """How long it has lasted up to `at`."""
+        """The duration up to `at`."""
         end = at if self.until is None else min(at, self.until)
         return max(0.0, end - self.begin)
 
     def same_as(self, other: "Fault") -> bool:
-        """The same thing, whenever it was."""
+        """Whether both are equal, apart from their times."""
         return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
 
 
 def lasted(faults: Iterable[Fault], kind: FaultKind, at: float) -> tuple[float, ...]:
-    """How many seconds each fault of that kind which has begun has lasted up to `at`: what counters that it
-    drives are made from."""
+    """The duration up to `at` of each fault of that kind that has begun, from which counters are computed."""
     return tuple(fault.seconds(at) for fault in faults if fault.kind is kind and fault.begin <= at)
 
 
 class FaultLog:
-    """All faults of a node, past and present."""
+    """All past and current faults of a node."""
 
     def __init__(self, described: Iterable[Fault] = (), past: Iterable[Fault] = ()) -> None:
         self._described = tuple(described)
         self._set: list[Fault] = list(past)
 
     def observe(self, current: Iterable[Fault], at: float) -> None:
-        """Take note of the faults that are set now: new ones begin, those that are gone end."""
+        """`current` are the faults that are set now: new ones begin, missing ones end."""
         current = tuple(current)
         self._set = [
             replace(fault, until=at)
@@ -151,7 +150,7 @@ class FaultLog:
 
     @property
     def noted(self) -> tuple[Fault, ...]:
-        """Those that were set while the node ran: what must be kept to go on from here."""
+        """The faults that were set while the node ran, which a restart needs."""
         return tuple(self._set)
 
     def of_vendor(self, vendor: str) -> "FaultLog":
@@ -168,7 +167,7 @@ class FaultLog:
 
 
 def fault_document(fault: Fault) -> dict[str, Any]:
-    """A fault as YAML or JSON has it; what is unset is left out."""
+    """The fault as it is written in YAML or JSON, without unset fields."""
     document: dict[str, Any] = {"kind": str(fault.kind)}
     for key in ("vendor", "device", "code", "tool", "error"):
         if (value := getattr(fault, key)) is not None:

@@ -1,10 +1,9 @@
-"""Writing files that others read at any moment: each appears whole, or not yet.
+"""Files of simulated nodes, which are replaced atomically because they may be read at any time.
 
-What the kernel shows is imitated with plain files, which differ from it in two ways. A plain file is another
-one after each change, so a reader must open it anew for every reading. And it does not fail: a user who may
-read everything (root) is denied nothing, and no plain file answers EIO or EPERM. Where a read is to fail,
-there is a Link to nowhere (no such file) or a Folder in place of the file (is a directory); where it is to
-hang, a Blocking one.
+Plain files imitate those of the kernel, with two differences. A plain file is replaced by each change, so a
+reader must open it again for every reading. And reading it does not fail with EIO or EPERM, least of all for
+root. Where a read must fail, there is a dangling Link (no such file) or a Folder (is a directory); where it
+must hang, a Blocking file.
 """
 
 import fcntl
@@ -22,20 +21,20 @@ from accelscope.simulate.section import DescriptionError
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A symbolic link, as sysfs is full of them; to nowhere, it is a file that cannot be read."""
+    """A symbolic link, as in sysfs; a dangling one is a file that cannot be read."""
 
     target: str
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """A file that cannot be opened for reading before something else takes its place. Whoever waits for it
-    then gets the text that comes, or nothing if none does."""
+    """A file whose opening blocks until it is replaced. A reader that waits then gets the new text, or
+    nothing if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder with nothing in it; where a file is expected, a read error."""
+    """An empty folder; where a file is expected, it causes a read error."""
 
 
 Content = str | bytes | Link | Blocking | Folder
@@ -45,16 +44,15 @@ def write_bytes(path: Path, content: bytes) -> None:
     scratch = _scratch(path)
     try:
         scratch.write_bytes(content)
-    except FileNotFoundError:  # its folder: looking first would cost a node of many processes dearly
+    except FileNotFoundError:  # checking first would be slow for a node with many processes
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_bytes(content)
     scratch.replace(path)
 
 
 def copy_program(source: Path, path: Path) -> None:
-    """By a child process: what this one had open for writing, a child that another thread starts meanwhile
-    would have open as well, and whoever executes the program would be told "text file busy".
-
+    """Copies with a child process: a file that this process has open for writing is inherited by children
+    that other threads start meanwhile, and executing it fails with "text file busy" as long as they live.
     Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch(path)
@@ -98,8 +96,8 @@ def _put(path: Path, content: Content) -> None:
 
 @contextmanager
 def _released(path: Path, content: Content | None) -> Iterator[None]:
-    """Those who wait for the Blocking file that is there, if it is one, wait no longer than this lasts. It is
-    held open meanwhile: whoever comes before it is gone would otherwise wait for ever."""
+    """Unblocks readers of `path` if it is a Blocking file. It is kept open for the duration of the context,
+    because a reader that opens it before it is replaced would otherwise block forever."""
     try:
         blocking = stat.S_ISFIFO(path.lstat().st_mode)
     except FileNotFoundError:
@@ -112,22 +110,20 @@ def _released(path: Path, content: Content | None) -> Iterator[None]:
         yield
         text = content.encode() if isinstance(content, str) else content
         if isinstance(text, bytes):
-            with suppress(BlockingIOError):  # more than a pipe holds: what fits has been given
+            with suppress(BlockingIOError):  # more than fits into a pipe
                 os.write(descriptor, text)
     finally:
         os.close(descriptor)
 
 
 class Tree:
-    """Files in some folders of `root` that are brought to a wanted state again and again.
-
-    Only what differs from last time is written. Files that are not wanted (any more) go last, after all that
-    might have named them; so do folders that this leaves empty."""
+    """Files in some folders of `root` that are updated repeatedly. Only changed files are written. Unwanted
+    files and empty folders are removed last, after the files that may refer to them."""
 
     def __init__(self, root: Path, folders: tuple[str, ...]) -> None:
         self._root = root
         self._folders = folders
-        self._written: dict[str, Content | None] | None = None  # None as content: there, but not by us
+        self._written: dict[str, Content | None] | None = None  # content None: not written by this object
 
     def bring_to(self, wanted: Mapping[str, Content]) -> None:
         """Writes in the order of `wanted`."""
@@ -144,7 +140,7 @@ class Tree:
             self._remove(name)
 
     def renew(self, changed: Mapping[str, str]) -> None:
-        """Other texts for files that are there; all others stay as they are."""
+        """Replaces the text of existing files; all others stay."""
         written = self._written or {}
         for name, content in changed.items():
             if isinstance(written.get(name), str) and written[name] != content:
@@ -163,7 +159,7 @@ class Tree:
 
     def _replace(self, path: Path, before: Content | None, content: Content) -> None:
         if isinstance(before, str | bytes) and isinstance(content, str | bytes):
-            _put(path, content)  # nearly always
+            _put(path, content)  # the usual case
             return
         with _released(path, content):
             if path.is_dir() and not path.is_symlink():
@@ -189,7 +185,7 @@ class Tree:
 
 
 def _in_the_way(there: Collection[str], wanted: Collection[str]) -> set[str]:
-    """Files where folders must be, and all of a folder where a file must be."""
+    """Existing files where folders are wanted, and the content of folders where files are wanted."""
     unwanted = set(there).difference(wanted)
     if not unwanted:
         return unwanted
@@ -202,22 +198,18 @@ def _parents(name: str) -> set[str]:
     return {name[:place] for place, letter in enumerate(name) if letter == "/"}
 
 
-# --- kept folder ------------------------------------------------------------
-# A folder that one process at a time keeps moving, and that nobody else's files are lost in.
-
-
-_LOCK = ".lock"  # held by the process that keeps the folder moving
-# Whoever asks whether a folder moves holds its lock for a moment: who is to move it waits so long for that.
-_ASKED_SECONDS = 2.0
+_LOCK = ".lock"  # held by the process that updates the folder
+# A process that checks whether the folder is in use holds its lock for a moment.
+_LOCK_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
 
 
-class AlreadyMoving(RuntimeError):
-    """Another process already keeps this folder moving."""
+class AlreadyRunning(RuntimeError):
+    """Another process updates this folder."""
 
 
-class KeptFolder:
-    """`what` was made in it where `marks`, which are names of files, are all there."""
+class LockedFolder:
+    """A folder that one process at a time updates. It contains `what` if all files named in `marks` exist."""
 
     def __init__(self, path: Path, what: str, marks: tuple[str, ...]) -> None:
         self._path = path
@@ -225,48 +217,48 @@ class KeptFolder:
         self._marks = marks
         self._lock_file = path / _LOCK
 
-    def check_ours(self) -> None:
-        """Raises DescriptionError for a folder that holds something else."""
+    def check_content(self) -> None:
+        """Raises DescriptionError for a folder with other files."""
         empty = not self._path.exists() or not any(self._path.iterdir())
         if not empty and not all((self._path / name).exists() for name in self._marks):
-            raise DescriptionError(f"{self._path}: not empty and not {self._what}; give a new folder")
+            raise DescriptionError(f"{self._path}: not empty and not {self._what}; choose a new folder")
 
-    def check_still(self) -> None:
-        """Raises AlreadyMoving."""
-        if self.is_moving():
-            raise self._already_moving()
+    def check_not_running(self) -> None:
+        """Raises AlreadyRunning."""
+        if self.is_running():
+            raise self._already_running()
 
-    def is_moving(self) -> bool:
-        """Whether some process keeps the folder moving."""
+    def is_running(self) -> bool:
+        """Whether a process updates the folder."""
         if not self._lock_file.exists():
             return False
         try:
-            with self._locked(0.0):
+            with self._lock(0.0):
                 return False
-        except AlreadyMoving:
+        except AlreadyRunning:
             return True
 
     @contextmanager
-    def moving(self) -> Iterator[None]:
-        """By this process, inside of this. Raises AlreadyMoving."""
+    def locked(self) -> Iterator[None]:
+        """Raises AlreadyRunning."""
         self._path.mkdir(parents=True, exist_ok=True)
-        with self._locked(_ASKED_SECONDS):
+        with self._lock(_LOCK_SECONDS):
             yield
 
     @contextmanager
-    def _locked(self, patience_seconds: float) -> Iterator[None]:
-        end = time.monotonic() + patience_seconds
+    def _lock(self, timeout_seconds: float) -> Iterator[None]:
+        end = time.monotonic() + timeout_seconds
         with self._lock_file.open("a") as file:
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     if time.monotonic() >= end:
-                        raise self._already_moving() from None
+                        raise self._already_running() from None
                     time.sleep(_LOCK_POLL_SECONDS)
                 else:
                     break
             yield
 
-    def _already_moving(self) -> AlreadyMoving:
-        return AlreadyMoving(f"{self._path} is kept moving by another process: stop it first")
+    def _already_running(self) -> AlreadyRunning:
+        return AlreadyRunning(f"{self._path} is in use by another process; stop it first")

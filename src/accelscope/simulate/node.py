@@ -1,11 +1,11 @@
-"""A simulated node: a folder that looks like a machine with its drivers, kept up to date as time goes on.
+"""A simulated node: a folder that looks like a machine with its drivers, and that is updated as time passes.
 
 lib/ bin/           the vendors' libraries and tools
-proc/ sys/ dev/     what the kernel shows
-opt/                what else the vendors' drivers install
-state/              what libraries and tools read; written whole, never edited by hand
-node.yaml           the description that the node was made from
-faults.yaml         what is wrong just now: may be edited while the node runs
+proc/ sys/ dev/     the files of the kernel
+opt/                other files that the vendors' drivers install
+state/              read by the libraries and tools
+node.yaml           the description of the node
+faults.yaml         the current faults; may be edited while the node runs
 """
 
 import json
@@ -23,7 +23,7 @@ from accelscope.config.document import read_each
 from accelscope.simulate.compiler import built, cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
-from accelscope.simulate.folder import Content, KeptFolder, Tree, copy_program, write_text
+from accelscope.simulate.folder import Content, LockedFolder, Tree, copy_program, write_text
 from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.section import Description, DescriptionError, Options
 from accelscope.simulate.spec import NodeSpec, Pauses
@@ -37,15 +37,22 @@ from accelscope.simulate.vendor import (
 )
 from accelscope.simulate.workload import host_loads, paused, place, proc_files, stat_of
 
-# --- installation ------------------------------------------------------------
-# The native parts of a node's drivers, in its folder.
+Reading = TypeVar("Reading")
 
+_DESCRIPTION, _FAULTS = "node.yaml", "faults.yaml"  # in the folder of a node
+_PROGRAM_FOLDERS = ("bin", "lib")
 
-_FOLDERS = ("bin", "lib")
+# Wall-clock time of simulated time 0 for a node that is not running, so that its files are reproducible.
+_STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+_CPU_SECONDS = 0.2  # between two updates of the CPU time of processes
+_CPU_PAUSE_FACTOR = 10  # the pause after an update is at least this many times as long as the update
+
+log = logging.getLogger(__name__)
 
 
 class Installation:
-    """All parts of one vendor's driver."""
+    """The native parts of one vendor's driver in the folder of a node."""
 
     def __init__(self, folder: Path, cache: Path, parts: Iterable[InstalledPart]) -> None:
         self._folder = folder
@@ -57,18 +64,18 @@ class Installation:
         for part in self._parts:
             self._install(part)
 
-    def bring_to(self, faults: Sequence[Fault]) -> None:
-        """Take parts away, or put them back, as the faults of the moment say."""
+    def apply(self, faults: Sequence[Fault]) -> None:
+        """Removes the parts that are missing under these faults, and restores the others."""
         for part in self._parts:
             target = self._folder / part.path
-            if any(map(part.taken_away_by, faults)):
+            if any(map(part.is_removed_by, faults)):
                 target.unlink(missing_ok=True)
             elif not target.exists():
                 self._install(part)
 
     def _install(self, part: InstalledPart) -> None:
-        """A copy, not a link: a part finds its state from where it lies, and the loader takes two links to
-        one file for the same library."""
+        """Copies the part instead of linking it: a part finds its state relative to its own path, and the
+        loader treats two links to one file as the same library."""
         target = self._folder / part.path
         source = built(part.part, self._cache)
         if not target.exists() or target.read_bytes() != source.read_bytes():
@@ -80,29 +87,16 @@ class Installation:
 
 
 def remove_others(folder: Path, installations: Iterable[Installation]) -> None:
-    """Parts of another node that was built in the same folder before."""
+    """Removes parts of another node that was built in the same folder before."""
     wanted = frozenset[Path]().union(*(installation.paths for installation in installations))
-    for name in _FOLDERS:
+    for name in _PROGRAM_FOLDERS:
         for path in (folder / name).glob("*"):
             if path not in wanted:
                 path.unlink()
 
 
-Shown = TypeVar("Shown")
-
-_DESCRIPTION, _FAULTS = "node.yaml", "faults.yaml"  # of a node's folder
-
-# Wall-clock time of simulated time zero for a node that is not running: so its files are always the same.
-_STILL_EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-
-_CPU_SECONDS = 0.2  # between two counts of CPU time
-_IDLE_TIMES = 10  # as long as a count takes, nothing is done after it
-
-log = logging.getLogger(__name__)
-
-
 class SimulatedNode:
-    """`spec` as a folder. Nothing is written before `build()`."""
+    """Nothing is written to `folder` before `build()`."""
 
     def __init__(
         self,
@@ -112,7 +106,7 @@ class SimulatedNode:
         cache: Path | None = None,
         idle: Mapping[str, Pauses] | None = None,
     ) -> None:
-        """`idle` are simulated times in which processes do nothing, by the process's name."""
+        """`idle` contains the simulated times when processes are idle, by the name of the process."""
         self.spec = spec
         self.folder = Path(folder).absolute()
         self._placements = tuple(paused(placement, idle or {}) for placement in place(spec))
@@ -124,14 +118,14 @@ class SimulatedNode:
         self.pods = pods_of(spec, lambda vendor, *place: self._drivers[vendor].plugin_device(*place))
         self._homes = homes(spec)
         self._hosts = host_loads(spec.seed, self._placements)
-        self._followers: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._tree = Tree(self.folder, ("proc", "sys", "dev", "opt", "state"))
         self._faults = FaultLog(spec.faults)
-        self._bad_faults: str | None = None  # what was last wrong with faults.yaml
+        self._faults_error: str | None = None  # the last error of faults.yaml
         self._at = 0.0
         self._epoch = _STILL_EPOCH
         self._lock = Lock()
-        self._kept = KeptFolder(self.folder, "a simulated node", (_DESCRIPTION,))
+        self._locked_folder = LockedFolder(self.folder, "a simulated node", (_DESCRIPTION,))
 
     def _open_driver(self, vendor: str) -> VendorDriver[Any]:
         site = Site(
@@ -143,7 +137,7 @@ class SimulatedNode:
 
     @classmethod
     def open(cls, folder: Path | str) -> "SimulatedNode":
-        """A node that was built before, with its time and its faults. Raises DescriptionError."""
+        """Opens a node that was built before, with its time and its faults. Raises DescriptionError."""
         folder = Path(folder)
         try:
             spec = read_node((folder / _DESCRIPTION).read_text(encoding="utf-8"))
@@ -158,11 +152,11 @@ class SimulatedNode:
         return node
 
     def build(self, at: float = 0.0) -> None:
-        """Compile what must be compiled and lay out the folder at simulated time `at`, with no faults but
-        those of the description. Raises CompileError; DescriptionError for a folder that is not ours;
-        AlreadyMoving."""
-        self._kept.check_still()
-        self._kept.check_ours()
+        """Compiles the native parts and writes the folder at simulated time `at`, with the faults of the
+        description only. Raises CompileError, DescriptionError for a folder with other files, and
+        AlreadyRunning."""
+        self._locked_folder.check_not_running()
+        self._locked_folder.check_content()
         for installation in self._installations.values():
             installation.build()
         remove_others(self.folder, self._installations.values())
@@ -171,11 +165,11 @@ class SimulatedNode:
         self.write(at)
 
     def write(self, at: float) -> None:
-        """Show the node at simulated time `at`, in seconds."""
+        """Writes the files of simulated time `at`, in seconds."""
         with self._lock:
             self._write(at)
-        for follower in tuple(self._followers):
-            follower()
+        for callback in tuple(self._callbacks):
+            callback()
 
     @property
     def at(self) -> float:
@@ -184,17 +178,17 @@ class SimulatedNode:
 
     @property
     def epoch(self) -> float:
-        """Wall-clock time of simulated time zero."""
+        """Wall-clock time of simulated time 0."""
         return self._epoch
 
     @contextmanager
-    def followed_by(self, follower: Callable[[], None]) -> Iterator[None]:
-        """It is called after each change of time."""
-        self._followers.append(follower)
+    def notifying(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Calls `callback` after each write."""
+        self._callbacks.append(callback)
         try:
             yield
         finally:
-            self._followers.remove(follower)
+            self._callbacks.remove(callback)
 
     def _write(self, at: float) -> None:
         self._at = at
@@ -204,7 +198,7 @@ class SimulatedNode:
         files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
         for name, driver in self._drivers.items():
             instant = self._instant(name)
-            self._installations[name].bring_to(instant.active)
+            self._installations[name].apply(instant.active)
             files.update(driver.files(instant))
         noted = [fault_document(fault) for fault in self._faults.noted]
         memory = {"at": at, "epoch": self._epoch, "faults": noted}
@@ -212,37 +206,37 @@ class SimulatedNode:
         self._tree.bring_to(files)
 
     def _observe_faults(self, at: float) -> None:
-        """A file that somebody is editing may be bad for a while: what was good before stays in force."""
+        """While the file is invalid, the last valid faults stay in force."""
         try:
             current = self.faults()
         except DescriptionError as error:
-            if str(error) != self._bad_faults:
+            if str(error) != self._faults_error:
                 log.warning("%s; the previous faults stay in force", error)
-            self._bad_faults = str(error)
+            self._faults_error = str(error)
             return
-        self._bad_faults = None
+        self._faults_error = None
         self._faults.observe(current, at)
 
     def _instant(self, vendor: str) -> Instant:
         faults = self._faults.of_vendor(vendor)
         return Instant(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
 
-    def readings(self, kind: type[VendorDriver[Shown]]) -> tuple[Shown, ...]:
-        """What the devices of one vendor, named by its driver's class, show at the time last written: the
-        truth to hold readers against. Raises LookupError."""
+    def readings(self, kind: type[VendorDriver[Reading]]) -> tuple[Reading, ...]:
+        """The readings of one vendor's devices, given by its driver's class, at the time last written: the
+        reference for tests of readers. Raises LookupError."""
         for vendor, driver in self._drivers.items():
             if type(driver) is kind:
                 return driver.readings(self._instant(vendor))
         raise LookupError(f"{self.spec.name} has no {kind.__name__}")
 
     def readings_at(self, vendor: str, at: float) -> tuple[Any, ...]:
-        """What the devices of a vendor show at any time, without writing it."""
+        """The readings of a vendor's devices at any time, without writing them."""
         faults = self._faults.of_vendor(vendor)
         instant = Instant(at=at, wall_clock=self._epoch + at, faults=faults)
         return self._drivers[vendor].readings(instant)
 
     def capacity(self) -> dict[str, str]:
-        """What the vendors' device plugins offer, by the name of the resource."""
+        """What the vendors' device plugins offer, by resource."""
         counts: Counter[str] = Counter()
         for vendor, own in self.spec.vendors.items():
             for device in range(own.device_count):
@@ -252,17 +246,17 @@ class SimulatedNode:
         return {resource: str(count) for resource, count in counts.items()}
 
     def schedule(self, faults: Iterable[Fault]) -> None:
-        """Faults with times of their own, beside those of the description. Takes effect with `write`."""
+        """Adds faults with times to those of the description. Takes effect with the next `write`."""
         self._faults = FaultLog((*self.spec.faults, *faults))
 
     def set_faults(self, faults: Iterable[Fault]) -> None:
-        """Let exactly these be wrong from now on, beside those of the description. Takes effect at once."""
+        """Replaces the current faults, apart from those of the description. Takes effect at once."""
         with self._lock:
             self.write_faults(faults)
             self._write(self._at)
 
     def faults(self) -> tuple[Fault, ...]:
-        """Those that are set just now, from `faults.yaml`. Raises DescriptionError."""
+        """The current faults, from `faults.yaml`. Raises DescriptionError."""
         try:
             text = (self.folder / _FAULTS).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -276,16 +270,15 @@ class SimulatedNode:
         return _faults(document, _FAULTS, self.spec)
 
     def checked_fault(self, document: Mapping[str, object]) -> Fault:
-        """A fault of a command line, with the keys of a description, that this node can have. Raises
-        DescriptionError."""
+        """Reads a fault from the options of a command line. Raises DescriptionError."""
         section = Options(document)
         fault = read_fault(section, self.spec.vendors)
         section.finish()
         return fault
 
     def run(self, stop: Event, period: float = 1.0) -> None:
-        """Move with the wall clock until `stop` is set. Raises AlreadyMoving."""
-        with self._kept.moving():
+        """Updates the folder with the wall clock until `stop` is set. Raises AlreadyRunning."""
+        with self._locked_folder.locked():
             started = time.monotonic() - self._at
             self._epoch = time.time() - self._at
             while not stop.is_set():
@@ -293,8 +286,8 @@ class SimulatedNode:
                 self._count_cpu(stop, started, time.monotonic() + period)
 
     def _count_cpu(self, stop: Event, started: float, until: float) -> None:
-        """The kernel counts CPU time all the time. Whoever measures it over a second or two would see it jump
-        if it went on with the steps only."""
+        """Updates the CPU time of processes between two steps, because it would jump for a client that
+        measures it over a second or two."""
         while (left := until - time.monotonic()) > 0 and not stop.wait(min(left, _CPU_SECONDS)):
             began = time.monotonic()
             if began >= until:
@@ -304,25 +297,26 @@ class SimulatedNode:
                 running = [load for load in self._hosts if load.runs_at(self._at) and load.runs_at(at)]
                 files = {f"proc/{load.process.pid}/stat": stat_of(load, at) for load in running}
                 self._tree.renew(files)
-            # With thousands of processes, less often.
-            if stop.wait(min(_IDLE_TIMES * (time.monotonic() - began), max(0.0, until - time.monotonic()))):
+            # With thousands of processes, updates are less frequent.
+            pause = _CPU_PAUSE_FACTOR * (time.monotonic() - began)
+            if stop.wait(min(pause, max(0.0, until - time.monotonic()))):
                 return
 
     def is_running(self) -> bool:
-        """Whether some process keeps the folder moving."""
-        return self._kept.is_moving()
+        """Whether a process updates the folder."""
+        return self._locked_folder.is_running()
 
     def agent_settings(self) -> dict[str, str]:
-        """The agent's settings that point it at this node, and away from the machine's own drivers and
-        kubelet. Those of a SimulatedCluster come over them."""
+        """The agent's settings that point it at this node instead of the machine's own drivers and kubelet.
+        The settings of a SimulatedCluster override them."""
         roots = {"proc_root": "proc", "sys_root": "sys", "dev_root": "dev"}
         places = [*(simulated_vendor(name).settings for name in simulated_names()), roots]
         paths = {name: str(self.folder / path) for place in places for name, path in place.items()}
         return {**paths, "pod_source": "off", "pod_resources_socket": ""}
 
     def write_faults(self, faults: Iterable[Fault]) -> None:
-        """Only the file: for a node that another process keeps moving, which sees it at its next step.
-        Raises DescriptionError for faults that this node cannot have."""
+        """Writes only the file, for a node that another process updates: it reads the file at its next step.
+        Raises DescriptionError for faults that this node does not support."""
         documents = [fault_document(replace(fault, begin=0.0, until=None)) for fault in faults]
         _faults(documents, "faults", self.spec)
         lines = "".join(f"- {json.dumps(document)}\n" for document in documents)

@@ -1,7 +1,7 @@
-"""Pods of a node: who they are, what they hold, and when.
+"""Pods of a simulated node: their identity, allocated devices and lifetime.
 
-Workloads that name the same pod (namespace and name, or its uid) are containers of one; those that name the
-same container too run in one container.
+Workloads that name the same pod (namespace and name, or its uid) are containers of one pod; those that also
+name the same container run in one container.
 """
 
 import math
@@ -15,12 +15,8 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.section import DescriptionError
 from accelscope.simulate.spec import CgroupKind, CgroupSpec, HamiShare, NodeSpec, PodOwner, PodQos
 
-# --- pod names ------------------------------------------------------------
-# Names and labels as Kubernetes and its controllers make them, derived from the seed.
-
-
 _NAMESPACES = ("inference", "research", "team-nlp", "team-vision", "platform")
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what the ends of names are made of, lest they be words
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated suffixes in Kubernetes: no vowels, so no words
 
 
 def derived_namespace(seed: int, key: object) -> str:
@@ -28,12 +24,12 @@ def derived_namespace(seed: int, key: object) -> str:
 
 
 def kubernetes_name(name: str) -> str:
-    """The nearest that is allowed."""
+    """The nearest valid name."""
     return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "main"
 
 
 def template_hash(seed: int, owner: PodOwner) -> str:
-    """Of a Deployment's pods: the name of its ReplicaSet ends with it."""
+    """The suffix of the ReplicaSet of a Deployment, and of its pods."""
     return _letters(10, seed, "template", owner.name)
 
 
@@ -47,7 +43,7 @@ def derived_pod_name(seed: int, owner: PodOwner, key: object) -> str:
             return f"{owner.name}-{_letters(5, seed, 'pod', key)}"
 
 
-def usual_labels(seed: int, owner: PodOwner | None, pod: str, container: str) -> Iterator[tuple[str, str]]:
+def default_labels(seed: int, owner: PodOwner | None, pod: str, container: str) -> Iterator[tuple[str, str]]:
     yield "app.kubernetes.io/name", container if owner is None else str(owner.name)
     if owner is None:
         return
@@ -75,13 +71,13 @@ class PluginDevice:
     resource: str
     id: str
     numa_node: int  # -1: none
-    shareable: bool = False  # whether the plugin makes replicas of it
-    hami_type: str = ""  # as HAMi's annotation calls such devices
+    shareable: bool = False  # the plugin can make replicas of it
+    hami_type: str = ""  # the type in HAMi's annotation
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One device id that a container was given; `share` is what HAMi lets it use."""
+    """One device id that is allocated to a container; `share` is set by HAMi."""
 
     resource: str
     device_id: str
@@ -105,35 +101,35 @@ class SimulatedPod:
     labels: tuple[tuple[str, str], ...]
     owner: PodOwner | None  # with a name
     containers: tuple[SimulatedContainer, ...]
-    begin: float  # simulated time; -inf: long ago
+    begin: float  # simulated time; -inf: before the start
     until: float
 
     def runs_at(self, at: float) -> bool:
         return self.begin <= at < self.until
 
     def done_at(self, at: float) -> bool:
-        """A Job's pod stays when it has ended; those of others go."""
+        """The pod of a Job stays when it has ended; those of other owners are deleted."""
         return at >= self.until and self.owner is not None and self.owner.kind == "Job"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Where the processes of a workload live, as /proc tells it."""
+class ContainerHome:
+    """The pod and container of a workload's processes, as in /proc."""
 
     pod_uid: str
     container: str
     container_id: str
 
 
-# Device, instance, and what only the vendor knows of the workload.
+# Vendor, device, instance, and `ProcessSpec.own`.
 Plugin = Callable[[str, int, int | None, Hashable], PluginDevice]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """A workload that runs in a pod, or an entry of `pods`, with every name decided."""
+class _PodRequest:
+    """A workload that runs in a pod, or an entry of `pods`, with all names resolved."""
 
-    key: object  # what ids are derived from
+    key: object  # for ids that are derived from the seed
     workload: int | None
     where: str
     vendor: str
@@ -147,25 +143,25 @@ class _Wish:
     pod: str
     owner: PodOwner | None
     container: str
-    place: int  # among all of them
+    place: int  # index among all requests
 
-    def shares_container(self, other: "_Wish") -> bool:
+    def shares_container(self, other: "_PodRequest") -> bool:
         return (self.namespace, self.pod, self.container) == (other.namespace, other.pod, other.container)
 
-    def comes_after(self, other: "_Wish") -> bool:
-        """Whether the other, of an earlier place, is still there when this one is."""
+    def comes_after(self, other: "_PodRequest") -> bool:
+        """Whether the other comes before this one and runs at the same time."""
         return other.place < self.place and other.begin < self.until and self.begin < other.until
 
 
 @dataclass(slots=True)
-class _Draft:
+class _PodDraft:
     uid: str
-    wishes: list[_Wish] = field(default_factory=list)
+    requests: list[_PodRequest] = field(default_factory=list)
 
-    def containers(self) -> dict[str, list[_Wish]]:
-        result: dict[str, list[_Wish]] = {}
-        for wish in self.wishes:
-            result.setdefault(wish.container, []).append(wish)
+    def containers(self) -> dict[str, list[_PodRequest]]:
+        result: dict[str, list[_PodRequest]] = {}
+        for request in self.requests:
+            result.setdefault(request.container, []).append(request)
         return result
 
 
@@ -174,31 +170,31 @@ def check_pods(spec: NodeSpec) -> None:
     _drafts(spec)
 
 
-def homes(spec: NodeSpec) -> dict[int, Home]:
-    """By the workload's place in the description; of those only that run in pods."""
-    result: dict[int, Home] = {}
+def homes(spec: NodeSpec) -> dict[int, ContainerHome]:
+    """By the index of the workload in the description, for workloads in pods."""
+    result: dict[int, ContainerHome] = {}
     for draft in _drafts(spec):
-        for name, wishes in draft.containers().items():
-            container = _container_id(spec, wishes)
+        for name, requests in draft.containers().items():
+            container = _container_id(spec, requests)
             result |= {
-                wish.workload: Home(draft.uid, name, container)
-                for wish in wishes
-                if wish.workload is not None
+                request.workload: ContainerHome(draft.uid, name, container)
+                for request in requests
+                if request.workload is not None
             }
     return result
 
 
 def pods_of(spec: NodeSpec, plugin: Plugin) -> tuple[SimulatedPod, ...]:
     drafts = _drafts(spec)
-    grants = _grants([wish for draft in drafts for wish in draft.wishes], plugin)
+    grants = _grants([request for draft in drafts for request in draft.requests], plugin)
     return tuple(_pod(spec, draft, grants) for draft in drafts)
 
 
-def _pod(spec: NodeSpec, draft: _Draft, grants: dict[str, tuple[Grant, ...]]) -> SimulatedPod:
-    first = draft.wishes[0]
-    labels = dict(usual_labels(spec.seed, first.owner, first.pod, first.container))
-    for wish in draft.wishes:
-        labels |= dict(wish.cgroup.pod.labels)
+def _pod(spec: NodeSpec, draft: _PodDraft, grants: dict[str, tuple[Grant, ...]]) -> SimulatedPod:
+    first = draft.requests[0]
+    labels = dict(default_labels(spec.seed, first.owner, first.pod, first.container))
+    for request in draft.requests:
+        labels |= dict(request.cgroup.pod.labels)
     return SimulatedPod(
         namespace=first.namespace,
         name=first.pod,
@@ -209,50 +205,56 @@ def _pod(spec: NodeSpec, draft: _Draft, grants: dict[str, tuple[Grant, ...]]) ->
         containers=tuple(
             SimulatedContainer(
                 name=name,
-                id=_container_id(spec, wishes),
-                grants=tuple(grant for wish in wishes for grant in grants[wish.where]),
+                id=_container_id(spec, requests),
+                grants=tuple(grant for request in requests for grant in grants[request.where]),
             )
-            for name, wishes in draft.containers().items()
+            for name, requests in draft.containers().items()
         ),
-        begin=min(wish.begin for wish in draft.wishes),
-        until=max(wish.until for wish in draft.wishes),
+        begin=min(request.begin for request in draft.requests),
+        until=max(request.until for request in draft.requests),
     )
 
 
-def _container_id(spec: NodeSpec, wishes: list[_Wish]) -> str:
-    given = next((wish.cgroup.container_id for wish in wishes if wish.cgroup.container_id), None)
-    return given or identity.hex_id(spec.seed, "container", wishes[0].key)
+def _container_id(spec: NodeSpec, requests: list[_PodRequest]) -> str:
+    given = next((request.cgroup.container_id for request in requests if request.cgroup.container_id), None)
+    return given or identity.hex_id(spec.seed, "container", requests[0].key)
 
 
-def _drafts(spec: NodeSpec) -> tuple[_Draft, ...]:
-    drafts: dict[str, _Draft] = {}
+def _drafts(spec: NodeSpec) -> tuple[_PodDraft, ...]:
+    drafts: dict[str, _PodDraft] = {}
     names: dict[tuple[str, str], str] = {}
-    for wish in _wishes(spec):
-        given, named = wish.cgroup.pod_uid, wish.cgroup.pod.name is not None
+    for request in _requests(spec):
+        given, named = request.cgroup.pod_uid, request.cgroup.pod.name is not None
         if given in drafts and not named:
-            wish = _joined(wish, drafts[given].wishes[0])  # noqa: PLW2901
-        name = (wish.namespace, wish.pod)
+            request = _joined(request, drafts[given].requests[0])  # noqa: PLW2901
+        name = (request.namespace, request.pod)
         if name in names and not named and given is None:
-            raise DescriptionError(f"{wish.where}: there is a pod {'/'.join(name)} already; give it a name")
-        uid = given or names.get(name) or identity.uuid(spec.seed, "pod", wish.key)
+            raise DescriptionError(
+                f"{request.where}: there is already a pod {'/'.join(name)}; give this one a name"
+            )
+        uid = given or names.get(name) or identity.uuid(spec.seed, "pod", request.key)
         if names.setdefault(name, uid) != uid:
-            raise DescriptionError(f"{wish.where}: {'/'.join(name)} had another uid; give both the same")
-        draft = drafts.setdefault(uid, _Draft(uid))
-        if draft.wishes and (draft.wishes[0].namespace, draft.wishes[0].pod) != name:
-            raise DescriptionError(f"{wish.where}: the pod {uid} had another name; give both the same")
-        draft.wishes.append(wish)
+            raise DescriptionError(
+                f"{request.where}: {'/'.join(name)} has another uid above; use the same for both"
+            )
+        draft = drafts.setdefault(uid, _PodDraft(uid))
+        if draft.requests and (draft.requests[0].namespace, draft.requests[0].pod) != name:
+            raise DescriptionError(
+                f"{request.where}: the pod {uid} has another name above; use the same for both"
+            )
+        draft.requests.append(request)
     return tuple(drafts.values())
 
 
-def _joined(wish: _Wish, first: _Wish) -> _Wish:
-    """A workload that names its pod by the uid alone takes the names that it has."""
-    return replace(wish, namespace=first.namespace, pod=first.pod, owner=first.owner)
+def _joined(request: _PodRequest, first: _PodRequest) -> _PodRequest:
+    """Takes over the names of the pod for a workload that names it only by its uid."""
+    return replace(request, namespace=first.namespace, pod=first.pod, owner=first.owner)
 
 
-def _wishes(spec: NodeSpec) -> Iterator[_Wish]:
+def _requests(spec: NodeSpec) -> Iterator[_PodRequest]:
     for number, process in enumerate(spec.processes):
         if process.cgroup.kind is CgroupKind.POD:
-            yield _wish(
+            yield _request(
                 spec,
                 key=number,
                 place=number,
@@ -264,7 +266,7 @@ def _wishes(spec: NodeSpec) -> Iterator[_Wish]:
                 lifetime=(process.begin, process.until),
             )
     for number, holder in enumerate(spec.holders):
-        yield _wish(
+        yield _request(
             spec,
             key=f"idle-{number}",
             place=len(spec.processes) + number,
@@ -277,7 +279,7 @@ def _wishes(spec: NodeSpec) -> Iterator[_Wish]:
         )
 
 
-def _wish(
+def _request(
     spec: NodeSpec,
     *,
     key: object,
@@ -288,14 +290,14 @@ def _wish(
     held: tuple[str, tuple[int, ...], int | None, Hashable],
     cgroup: CgroupSpec,
     lifetime: tuple[float | None, float | None],
-) -> _Wish:
+) -> _PodRequest:
     pod = cgroup.pod
     owner = pod.owner or (PodOwner("Deployment") if pod.name is None else None)
     if owner is not None:
         owner = PodOwner(owner.kind, owner.name or called)
     begin, until = lifetime
     vendor, devices, instance, own = held
-    return _Wish(
+    return _PodRequest(
         key=key,
         workload=workload,
         where=where,
@@ -314,37 +316,39 @@ def _wish(
     )
 
 
-def _grants(wishes: list[_Wish], plugin: Plugin) -> dict[str, tuple[Grant, ...]]:
-    """What each is given, by its place in the description. A device that several hold at one time is cut into
-    replicas where its plugin can; where it cannot, the first has it and the others run without."""
-    held: dict[str, list[_Wish]] = defaultdict(list)
+def _grants(requests: list[_PodRequest], plugin: Plugin) -> dict[str, tuple[Grant, ...]]:
+    """The grants by path in the description. A device of several containers at one time is divided into
+    replicas if its plugin supports that; if not, the first container gets it and the others get nothing."""
+    held: dict[str, list[_PodRequest]] = defaultdict(list)
     asked = []
-    for wish in wishes:
-        devices = [plugin(wish.vendor, device, wish.instance, wish.own) for device in wish.devices]
-        if wish.cgroup.pod.allocated:
-            own = [device for device in devices if not any(map(wish.shares_container, held[device.id]))]
-            asked.append((wish, own))
+    for request in requests:
+        devices = [
+            plugin(request.vendor, device, request.instance, request.own) for device in request.devices
+        ]
+        if request.cgroup.pod.allocated:
+            own = [device for device in devices if not any(map(request.shares_container, held[device.id]))]
+            asked.append((request, own))
             for device in own:
-                held[device.id].append(wish)
+                held[device.id].append(request)
     cut = {device for device, holders in held.items() if _is_cut(holders)}
     given: Counter[str] = Counter()
-    result: dict[str, tuple[Grant, ...]] = {wish.where: () for wish in wishes}
-    for wish, devices in asked:
-        pod, grants = wish.cgroup.pod, []
+    result: dict[str, tuple[Grant, ...]] = {request.where: () for request in requests}
+    for request, devices in asked:
+        pod, grants = request.cgroup.pod, []
         for device in devices:
             first, ids = given[device.id], [device.id]
             if pod.hami is not None:
                 ids = [f"{device.id}-{first}"]
             elif device.shareable and device.id in cut:
                 ids = [f"{device.id}::{first + number}" for number in range(pod.replicas or 1)]
-            elif not device.shareable and any(map(wish.comes_after, held[device.id])):
+            elif not device.shareable and any(map(request.comes_after, held[device.id])):
                 continue
             given[device.id] += len(ids)
             grants += [Grant(pod.resource or device.resource, id_, device, pod.hami) for id_ in ids]
-        result[wish.where] = tuple(grants)
+        result[request.where] = tuple(grants)
     return result
 
 
-def _is_cut(holders: list[_Wish]) -> bool:
-    whole = [wish for wish in holders if wish.cgroup.pod.hami is None]
-    return any(wish.cgroup.pod.replicas or any(map(wish.comes_after, whole)) for wish in whole)
+def _is_cut(holders: list[_PodRequest]) -> bool:
+    whole = [request for request in holders if request.cgroup.pod.hami is None]
+    return any(request.cgroup.pod.replicas or any(map(request.comes_after, whole)) for request in whole)

@@ -1,4 +1,4 @@
-"""Descriptions of simulated nodes and fleets as sections, whether from a file or from a command line."""
+"""Sections of the descriptions of simulated nodes and fleets, from a file or from a command line."""
 
 from collections.abc import Callable, Iterable
 from typing import Self, TypeVar
@@ -9,30 +9,26 @@ from accelscope.simulate.spec import FREE, ToolCost
 
 
 class DescriptionError(ConfigError):
-    """A description that cannot be used."""
+    """An invalid description."""
 
 
 class Description(Section):
     error_type = DescriptionError
 
     def part(self, keys: Iterable[str], **more: object) -> Self:
-        """A section in the same place with these keys, and more."""
+        """A section at the same path with these keys of this one, and `more`."""
         return type(self)({**{key: self.raw(key) for key in keys}, **more}, self.where, file=self.file)
 
 
 class Options(Description):
-    """Options of a command line that have the names of a description's keys."""
+    """Options of a command line, with the same names as the keys of a description."""
 
     def path(self, key: str) -> str:
         return key.upper() if key == "kind" else f"--{key}"
 
     def finish(self) -> None:
         for key in self.unread:
-            raise self.error(key, "not for this kind of fault")
-
-
-# --- parts ------------------------------------------------------------
-# Parts of a vendor's section that every vendor's section has.
+            raise self.error(key, "not valid for this kind of fault")
 
 
 MAX_DEVICES = 64

@@ -1,4 +1,5 @@
-"""What a node is, once its description has been read and found good."""
+"""The specification of a simulated node, as read from its description; loads over time; values derived from a
+seed."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -9,18 +10,12 @@ from typing import Protocol, Self, TypeVar
 
 from accelscope.simulate.faults import Fault
 
-# --- load ------------------------------------------------------------
-# How busy a process is over time.
-#
-# A curve is a function of time with a known integral. So counters made from it (energy, bytes moved) are
-# exact for any instant, in any order of asking, and can only grow.
-
 
 class Shape(StrEnum):
     STEADY = "steady"  # around its level, with a slight ripple
-    WAVE = "wave"  # up and down between a tenth of its level and its level
-    BURSTY = "bursty"  # its level or nothing
-    IDLE = "idle"  # holds memory, runs nothing
+    WAVE = "wave"  # between a tenth of its level and its level
+    BURSTY = "bursty"  # its level or 0
+    IDLE = "idle"  # 0, with memory allocated
 
 
 _RIPPLE = 0.05  # of a steady load, either way
@@ -31,7 +26,11 @@ DEFAULT_PERIOD_SECONDS = {Shape.STEADY: 37.0, Shape.WAVE: 120.0, Shape.BURSTY: 4
 
 @dataclass(frozen=True, slots=True)
 class LoadCurve:
-    """Ratio 0-1 over seconds; zero outside [begin, until)."""
+    """The load of a process over time: a ratio, 0 outside of [begin, until).
+
+    It is a function of time with a known integral. So counters that are computed from it (energy, bytes) are
+    exact for any instant, and never decrease.
+    """
 
     shape: Shape
     level: float
@@ -67,7 +66,7 @@ class LoadCurve:
                 return 0.0
 
     def integral(self, at: float) -> float:
-        """Ratio-seconds up to `at`, from an origin that is the same for every `at`."""
+        """Ratio times seconds up to `at`, from a fixed origin."""
         at = min(max(at, self.begin), self.until)
         turn = at / self.period + self.phase
         swing = -math.cos(math.tau * turn) * self.period / math.tau
@@ -83,7 +82,7 @@ class LoadCurve:
                 return 0.0
 
     def mean(self, at: float, window: float = 1.0) -> float:
-        """What a driver's sampling shows: the mean over the last `window` seconds."""
+        """The mean over the last `window` seconds, as drivers report it."""
         return (self.integral(at) - self.integral(at - window)) / window
 
 
@@ -92,7 +91,7 @@ Pauses = tuple[tuple[float, float], ...]  # from, until: simulated seconds
 
 @dataclass(frozen=True, slots=True)
 class PausedCurve(LoadCurve):
-    """A load that is zero during the pauses."""
+    """A load that is 0 during the pauses."""
 
     pauses: Pauses = ()
 
@@ -136,7 +135,7 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class HamiShare:
-    """What HAMi lets a container use of each of its devices."""
+    """The share of each of its devices that HAMi allocates to a container."""
 
     memory_bytes: int
     cores_percent: int
@@ -144,17 +143,17 @@ class HamiShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSpec:
-    """What Kubernetes knows of a pod. Names that are not given are derived from the seed."""
+    """Names that are not given are derived from the seed."""
 
     namespace: str | None = None
     name: str | None = None
     container: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
-    owner: PodOwner | None = None  # None: a Deployment, unless the pod has a name of its own
-    resource: str | None = None  # None: the usual one of the device's plugin
-    replicas: int | None = None  # of each device; None: the device itself, or one where others hold some too
+    owner: PodOwner | None = None  # None: a Deployment, unless the pod has a name
+    resource: str | None = None  # None: the default of the device's plugin
+    replicas: int | None = None  # of each device; None: the whole device, or one replica if it is shared
     hami: HamiShare | None = None
-    allocated: bool = True  # False: it uses devices that nobody gave it
+    allocated: bool = True  # False: it uses devices without an allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +170,7 @@ class CgroupSpec:
 
 
 class ProcessType(StrEnum):
-    """The vendor's letters: compute, graphics, and M for clients of NVIDIA's Multi-Process Service."""
+    """As printed by nvidia-smi: compute, graphics, and M for clients of the Multi-Process Service."""
 
     COMPUTE = "C"
     GRAPHICS = "G"
@@ -185,10 +184,10 @@ class ProcessSpec:
 
     name: str
     vendor: str
-    devices: tuple[int, ...]  # among those of the vendor
-    instance: int | None = None  # of each of the devices, where they are cut into several
+    devices: tuple[int, ...]  # indices among the devices of the vendor
+    instance: int | None = None  # of each of the devices, if they are partitioned
     count: int = 1
-    spans_devices: bool = False  # each process uses all of the devices, instead of one
+    spans_devices: bool = False  # each process uses all of the devices, not one
     memory_bytes: int = 1 << 30
     memory_reported: bool = True
     load: LoadSpec = LoadSpec()
@@ -200,12 +199,12 @@ class ProcessSpec:
     pid: int | None = None
     begin: float | None = None
     until: float | None = None
-    own: Hashable | None = None  # what only its vendor knows of
+    own: Hashable | None = None  # keys of the vendor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HolderSpec:
-    """A pod that holds devices and runs nothing on them."""
+class IdlePodSpec:
+    """A pod that has devices allocated and runs no process on them."""
 
     vendor: str
     devices: tuple[int, ...]
@@ -218,7 +217,7 @@ class HolderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCost:
-    """What one run of a tool costs: CPU time and resident memory."""
+    """CPU time and resident memory of one run of a tool."""
 
     cpu_milliseconds: int = 0
     memory_mib: int = 0
@@ -229,28 +228,28 @@ FREE = ToolCost()
 
 @dataclass(frozen=True, slots=True)
 class MemoryPool:
-    """Memory that processes share; `name` tells it from the vendor's other pools."""
+    """Memory that processes share; `name` is unique among the vendor's pools."""
 
     name: Hashable
     bytes: int
 
 
 class VendorSpec(Protocol):
-    """A vendor's section of the description: a frozen dataclass of its own that derives from this."""
+    """A vendor's section of the description. Each vendor derives a frozen dataclass from it."""
 
     @property
     def device_count(self) -> int: ...
 
     def memory_pool(self, device: int, instance: int | None) -> MemoryPool:
-        """Where a process on this device, or on this instance of it, takes its memory from."""
+        """The memory of a process on this device, or on this instance of it."""
 
-    def instances(self, device: int) -> int | None:  # noqa: ARG002  what holds where nothing can be cut
-        """Into how many instances the device is cut; a process there must say on which it runs. None: it is
-        whole."""
+    def instances(self, device: int) -> int | None:  # noqa: ARG002 - the default
+        """The number of instances of a partitioned device, of which a process must name one; None: not
+        partitioned."""
         return None
 
     def without_costs(self) -> Self:
-        """The same driver, whose tools use no time of their own."""
+        """A copy whose tools use no CPU time and memory."""
         costs = {f.name: FREE for f in fields(self) if isinstance(getattr(self, f.name), ToolCost)}  # type: ignore[arg-type]
         return replace(self, **costs)  # type: ignore[type-var]
 
@@ -262,15 +261,15 @@ Own = TypeVar("Own", bound=VendorSpec)
 class NodeSpec:
     name: str
     seed: int = 1
-    vendors: Mapping[str, VendorSpec] = field(default_factory=dict)  # in the order of the registry
+    vendors: Mapping[str, VendorSpec] = field(default_factory=dict)  # in the order of the declarations
     processes: tuple[ProcessSpec, ...] = ()
-    holders: tuple[HolderSpec, ...] = ()
-    node_labels: tuple[tuple[str, str], ...] = ()  # of the Node object, beside the usual ones
+    holders: tuple[IdlePodSpec, ...] = ()
+    node_labels: tuple[tuple[str, str], ...] = ()  # in addition to the default labels of the Node object
     faults: tuple[Fault, ...] = ()
     text: str = field(default="", repr=False)  # the description itself
 
     def of(self, kind: type[Own]) -> Own:
-        """The section of the vendor whose class this is. Raises LookupError."""
+        """The vendor's section of this class. Raises LookupError."""
         for spec in self.vendors.values():
             if isinstance(spec, kind):
                 return spec
@@ -281,11 +280,8 @@ class NodeSpec:
         return sum(spec.device_count for spec in self.vendors.values())
 
 
-# --- identity ------------------------------------------------------------
-# Everything that must look random and stay the same: derived from the seed and a path of names.
-#
-# A hash rather than a random generator: what one part of a node gets does not depend on how many others there
-# are, so that adding a device or a process leaves the rest as it was.
+# Values that look random and are reproducible: hashes of the seed and a path of names. Unlike with a random
+# generator, adding a device or a process does not change the values of the others.
 
 
 def digest(seed: int, *path: object) -> bytes:
@@ -316,19 +312,15 @@ def hex_id(seed: int, *path: object) -> str:
     return digest(seed, *path).hex()
 
 
-# --- pci ------------------------------------------------------------
-# Where devices are on the PCI bus of a simulated node.
-
-
 _FIRST_BUS = 0x10
 
 
 def bus_number(slot: int, count: int) -> int:
-    """Of the device in that place among `count`: spread over the bus, as on boards with switches."""
+    """The PCI bus of device `slot` of `count`: spread, as on boards with switches."""
     step = max(1, min(0x18, 0xE0 // count))
     return _FIRST_BUS + slot * step
 
 
 def numa_node(slot: int, count: int) -> int:
-    """The first half of the devices hangs on the first processor."""
+    """The first half of the devices is connected to the first processor."""
     return 0 if slot < (count + 1) // 2 else 1

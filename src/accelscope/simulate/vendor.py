@@ -10,8 +10,8 @@ SimulatedVendor:
   writes those of the driver's files that changed;
 - the simulated cluster uses the driver's `plugin_device` as what the vendor's device plugin gives to a pod.
 
-All output is a function of seed, time and the faults so far: counters never decrease, and one instant always
-looks the same. `load`, `physics`, `identity`, `tool` and `folder` contain what every vendor needs for this.
+All output is a function of seed, time and the faults so far: counters never decrease, and output is
+reproducible. `spec`, `workload`, `folder` and the Tool below contain what vendors share.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -30,20 +30,20 @@ from accelscope.simulate.spec import FREE, ToolCost, VendorSpec
 from accelscope.simulate.workload import Placement
 from accelscope.vendors import declarations
 
-Shown_co = TypeVar("Shown_co", covariant=True)
+Reading_co = TypeVar("Reading_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What a driver finds on its node."""
+    """The node that a driver runs on."""
 
     seed: int
-    # On a node of several vendors each has a domain of its own, so that no two devices share an address.
+    # On a node of several vendors each has its own domain, so that addresses are unique.
     pci_domain: int
     placements: tuple[Placement, ...]  # of the vendor's own processes, on its own devices
 
     def pci_address(self, slot: int, count: int) -> str:
-        """Of the device in that place among `count` of the vendor, as the kernel writes it."""
+        """The address of device `slot` of `count`, in the notation of the kernel."""
         return f"{self.pci_domain:04x}:{spec.bus_number(slot, count):02x}:00.0"
 
 
@@ -60,33 +60,34 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class InstalledPart:
-    """A library or a program, and where it lies in the node's folder."""
+    """A library or a program, and its path in the folder of the node."""
 
     part: NativePart
     path: str  # under bin/ or lib/
-    missing: FaultKind  # which fault takes it away
+    missing: FaultKind  # the fault that removes it
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
-    def taken_away_by(self, fault: Fault) -> bool:
+    def is_removed_by(self, fault: Fault) -> bool:
         return fault.kind is self.missing and fault.tool in (None, self.name)
 
 
-class VendorDriver(Protocol[Shown_co]):
+class VendorDriver(Protocol[Reading_co]):
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]: ...
 
-    def readings(self, instant: Instant) -> tuple[Shown_co, ...]:
-        """What each device shows, in the vendor's own terms: the truth to hold readers against."""
+    def readings(self, instant: Instant) -> tuple[Reading_co, ...]:
+        """The readings of each device, in the vendor's own terms: the reference for tests of readers."""
 
     def files(self, instant: Instant) -> Iterable[tuple[str, Content]]:
-        """Everything under proc/, sys/, dev/, state/ and opt/ of the node's folder that is the vendor's, in
-        the order in which it is to be written. What the node itself shows of processes is not among it."""
+        """The vendor's files under proc/, sys/, dev/, state/ and opt/ in the folder of the node, in the order
+        in which they are written. The node writes the files of processes."""
 
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
-        """What the vendor's device plugin gives to a workload there; `own` is its `ProcessSpec.own`."""
+        """The device that the vendor's device plugin allocates to a workload; `own` is its
+        `ProcessSpec.own`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class DriverPod:
     labels: Mapping[str, str]
     container: str
     image: str
-    # Runs a command: the vendor's spec, what its devices show, and the words of the command.
+    # Runs a command, given the vendor's spec, the readings of its devices, and the words of the command.
     run: Callable[[Any, tuple[Any, ...], Sequence[str]], CommandOutput]
 
 
@@ -114,19 +115,19 @@ class SimulatedVendor:
     read_section: Callable[[Section], VendorSpec]  # takes its keys; raises DescriptionError
     open_driver: Callable[[Any, Site], VendorDriver[Any]]  # the spec is the one that read_section made
     faults: PossibleFaults
-    # The agent's settings, and the paths in a node's folder that they get. They are set for every node: where
-    # the vendor is absent these paths do not exist, so the agent does not read the machine's own driver.
+    # The agent's settings and their paths in the folder of a node. They are set for every node: where the
+    # vendor is absent the paths do not exist, so the agent does not read the machine's own driver.
     settings: Mapping[str, str]
-    # Labels that a Node with such devices has from the vendor's operator or from feature discovery.
+    # Labels that the vendor's operator or feature discovery sets on a Node with such devices.
     node_labels: Mapping[str, str] = field(default_factory=dict)
-    # Reads the keys of a process that only this vendor has; the result is `ProcessSpec.own`.
+    # Reads the vendor's own keys of a process; the result is `ProcessSpec.own`.
     read_process: Callable[[Section, Any, tuple[int, ...]], Hashable] | None = None
-    shares_devices: bool = False  # whether pods may have `replicas` or a `hami` share of a device
+    shares_devices: bool = False  # pods may have `replicas` or a `hami` share of a device
     driver_pod: DriverPod | None = None
 
 
 def simulated_names() -> tuple[str, ...]:
-    """Vendors with a simulated driver, in the order of their PCI domains on a node of several."""
+    """Vendors with a simulated driver, in the order of their PCI domains."""
     return tuple(name for name, vendor in declarations().items() if vendor.simulated)
 
 
@@ -137,12 +138,9 @@ def simulated_vendor(name: str) -> SimulatedVendor:
     return vendor
 
 
-# --- tool ------------------------------------------------------------
-# A vendor's tool as a program that knows its answers by heart (native/tool.c).
-#
-# The driver states, at every step, what the tool would print to which command line. For tools that make their
-# output out of freely combined options a vendor brings a program of its own, as NVIDIA does.
-
+# A vendor's tool is a program that prints prepared answers (native/tool.c). At every step the driver writes
+# the output for each command line. A tool with freely combined options needs a program of its own, as for
+# NVIDIA.
 
 _PROGRAM = NativePart(name="tool", folder=Path(__file__).parent / "native", sources=("tool.c",))
 _SPOILING = {
@@ -154,31 +152,31 @@ _SPOILING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a tool does when its arguments, with one blank between, fit one of the patterns (the shell's: `*`
-    for anything, `?` for one letter). Without patterns: always."""
+class ToolAnswer:
+    """The output of a tool if its arguments, joined with spaces, match one of the patterns of the shell (`*`
+    for anything, `?` for one character)."""
 
     patterns: tuple[str, ...] = ("*",)
     text: str | bytes = ""
     error_text: str = ""  # on standard error
     exit_code: int = 0
-    hangs: bool = False  # does not return while this is the answer, then gives the one that has come
+    hangs: bool = False  # does not return while this is the answer, then prints the next one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     name: str
     cost: ToolCost = FREE
-    library: str | None = None  # what the loader must find in LD_LIBRARY_PATH before the tool starts at all
-    errors: Mapping[str, Answer] = field(default_factory=dict)  # by their names in a tool_error
+    library: str | None = None  # which the loader must find in LD_LIBRARY_PATH
+    errors: Mapping[str, ToolAnswer] = field(default_factory=dict)  # by their names for tool_error
 
     @property
     def installed(self) -> InstalledPart:
         return InstalledPart(_PROGRAM, f"bin/{self.name}", FaultKind.TOOL_MISSING)
 
-    def state_file(self, answers: Iterable[Answer], active: Iterable[Fault]) -> tuple[str, bytes]:
-        """Among the driver's files: what the tool says, the first fitting answer. The tool's own faults are
-        seen to; what faults of devices or of the driver do to its answers is the driver's to say."""
+    def state_file(self, answers: Iterable[ToolAnswer], active: Iterable[Fault]) -> tuple[str, bytes]:
+        """The driver's file with the answers of the tool, of which the first match is printed. It contains
+        the faults of the tool; the driver adapts `answers` to faults of devices and of the driver."""
         own = [fault for fault in active if fault.kind.of_tool and fault.tool in (None, self.name)]
         lines = [f"cost {self.cost.cpu_milliseconds} {self.cost.memory_mib}"]
         if self.library is not None:
@@ -194,9 +192,9 @@ class Tool:
         head = "".join(f"{line}\n" for line in lines)
         return f"state/{self.name}", b"".join((head.encode(), b"\n", *texts))
 
-    def _faulty_answers(self, faults: Iterable[Fault]) -> Iterable[Answer]:
+    def _faulty_answers(self, faults: Iterable[Fault]) -> Iterable[ToolAnswer]:
         for fault in faults:
             if fault.kind is FaultKind.TOOL_HANG:
-                yield Answer(hangs=True)
+                yield ToolAnswer(hangs=True)
             elif answer := self.errors.get(fault.error or ""):
                 yield answer

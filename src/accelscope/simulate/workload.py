@@ -1,4 +1,4 @@
-"""Processes of a node: who they are, where they run, how busy each is there."""
+"""Processes of a simulated node: their devices, load, host resources and files in /proc."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
-from accelscope.simulate.pods import Home
+from accelscope.simulate.pods import ContainerHome
 from accelscope.simulate.spec import (
     DEFAULT_PERIOD_SECONDS,
     CgroupKind,
@@ -24,24 +24,24 @@ from accelscope.simulate.spec import (
     Shape,
 )
 
-_FULL = 0.98  # processes that want more than this of a device together are scaled down to it
+_FULL = 0.98  # the total load of a device is scaled down to this
 _LOWEST_PID = 1_000_000
 _HIGHEST_PID = 4_190_000
-_CHUNK = 2 << 20  # allocators take memory in pieces of 2 MiB
-_BREATHING = 0.06  # share of its memory that a process with a changing load gives back and takes again
+_CHUNK = 2 << 20  # allocation unit, bytes
+_MEMORY_SWING = 0.06  # fraction of its memory that a process with a changing load frees and allocates again
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedProcess:
     pid: int
-    workload: int  # its place in the description
+    workload: int  # its index in the description
     spec: ProcessSpec
     start_ticks: int  # since boot, in hundredths of a second, as /proc has it
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One process on one device or instance of it. The curve is of what it runs on, not of the whole card."""
+    """One process on one device or instance of it. The curve is relative to that device or instance."""
 
     process: SimulatedProcess
     device: int
@@ -51,7 +51,7 @@ class Placement:
 
     @property
     def place(self) -> tuple[str, int, int | None]:
-        """What it shares with others: the vendor's device, or an instance of it."""
+        """The device, or the instance of it, that it shares with other processes."""
         return self.process.spec.vendor, self.device, self.instance
 
     @property
@@ -62,13 +62,13 @@ class Placement:
         whole = self.process.spec.memory_bytes
         if self.curve.shape in (Shape.STEADY, Shape.IDLE):
             return whole
-        tide = (1 + math.sin(math.tau * (at / (3 * self.curve.period) + self.curve.phase))) / 2
-        return whole - int(whole * _BREATHING * tide) // _CHUNK * _CHUNK
+        swing = (1 + math.sin(math.tau * (at / (3 * self.curve.period) + self.curve.phase))) / 2
+        return whole - int(whole * _MEMORY_SWING * swing) // _CHUNK * _CHUNK
 
 
 def paused(placement: Placement, idle: Mapping[str, Pauses]) -> Placement:
-    """The same, without load during the pauses of its process's name. The process keeps its memory."""
-    # Counters begin at simulated time zero: a pause before it changes none of them.
+    """A copy without load during the pauses of its process. The process keeps its memory."""
+    # Counters begin at simulated time 0.
     known = idle.get(placement.process.spec.name, ())
     pauses = tuple((max(0.0, begin), until) for begin, until in known)
     if not pauses:
@@ -79,18 +79,17 @@ def paused(placement: Placement, idle: Mapping[str, Pauses]) -> Placement:
 
 
 def uptime_at_start(seed: int) -> float:
-    """Seconds that the node had been up at simulated time zero."""
+    """Uptime of the node at simulated time 0, in seconds."""
     return float(identity.whole(86_400, 90 * 86_400, seed, "uptime"))
 
 
 def boot_time(seed: int, epoch: float) -> int:
-    """In whole seconds since the epoch, as the kernel tells it; `epoch` is the wall-clock time of simulated
-    time zero."""
+    """In whole seconds since 1970, as in /proc/stat; `epoch` is the wall-clock time of simulated time 0."""
     return int(round(epoch, 3) - uptime_at_start(seed))
 
 
 def place(spec: NodeSpec) -> tuple[Placement, ...]:
-    """Every process on every device it uses, with loads that fit on the devices."""
+    """Every process on each of its devices, with loads scaled down to fit."""
     wanted: list[Placement] = []
     pids = {workload.pid for workload in spec.processes if workload.pid is not None}
     for number, workload in enumerate(spec.processes):
@@ -113,7 +112,7 @@ def place(spec: NodeSpec) -> tuple[Placement, ...]:
 
 
 def _process(node: NodeSpec, path: tuple[int, int, int | None], pids: set[int]) -> SimulatedProcess:
-    """`path` is the workload, the copy and the device; `pids` are those already given away."""
+    """`path` is the workload, the copy and the device; `pids` are those in use."""
     number, spec = path[0], node.processes[path[0]]
     pid = spec.pid or _free_pid(node.seed, path, pids)
     age = identity.between(600, 80_000, node.seed, "age", *path) if spec.begin is None else -spec.begin
@@ -131,7 +130,7 @@ def _free_pid(seed: int, path: tuple[object, ...], pids: set[int]) -> int:
 
 
 def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:
-    """Scaled down where those that run at the same time want more than there is."""
+    """Scales down the loads of processes that run at the same time and exceed their device."""
     by_place: dict[tuple[str, int, int | None], list[Placement]] = defaultdict(list)
     for placement in wanted:
         by_place[placement.place].append(placement)
@@ -142,28 +141,24 @@ def _fitted(wanted: list[Placement]) -> tuple[Placement, ...]:
 
 
 def _peak(placement: Placement, others: list[Placement]) -> float:
-    """Of all that run in some of its time, together."""
+    """The total peak of all placements that overlap in time."""
     own = placement.curve
     return sum(o.curve.peak for o in others if o.curve.begin < own.until and own.begin < o.curve.until)
 
 
-# --- host ------------------------------------------------------------
-# What simulated processes take of their node beside its devices: CPU time and resident memory.
-
-
-CLOCK_TICKS = 100  # in a second, as of SimulatedProcess.start_ticks
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")  # the kernel counts memory in pages of this machine
-_HOST_BREATHING = 0.08  # by how much its memory grows under full load, ratio
+CLOCK_TICKS = 100  # per second
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_HOST_MEMORY_GROWTH = 0.08  # ratio, under full load
 
 
 class HostLoad:
-    """Of one process. A function of time, as the loads of devices are, so that its counter can only grow."""
+    """CPU time and resident memory of one process. Like the load of devices, a function of time."""
 
     def __init__(self, seed: int, placements: Sequence[Placement]) -> None:
         self.process = process = placements[0].process
         self._curves = [placement.curve for placement in placements]
         self._begin = process.start_ticks / CLOCK_TICKS - uptime_at_start(seed)
-        self._own = spec.between(0.004, 0.03, seed, "host cpu", process.pid)  # CPUs, whatever it does
+        self._own = spec.between(0.004, 0.03, seed, "host cpu", process.pid)  # CPUs when idle
         # CPUs for a busy device
         self._feeding = spec.between(0.5, 1.5, seed, "feeding", process.workload)
         self._memory_bytes = spec.whole(300 << 20, 3 << 30, seed, "host memory", process.pid)
@@ -172,29 +167,22 @@ class HostLoad:
         return any(curve.runs_at(at) for curve in self._curves)
 
     def cpu_ticks(self, at: float) -> int:
-        """Since its start."""
+        """CPU time since its start."""
         busy = sum(curve.integral(at) - curve.integral(self._begin) for curve in self._curves)
         return int(CLOCK_TICKS * (self._own * (at - self._begin) + self._feeding * busy))
 
     def resident_bytes(self, at: float) -> int:
-        whole = self._memory_bytes * (1 + _HOST_BREATHING * max(curve.at(at) for curve in self._curves))
+        whole = self._memory_bytes * (1 + _HOST_MEMORY_GROWTH * max(curve.at(at) for curve in self._curves))
         return int(whole) // PAGE_BYTES * PAGE_BYTES
 
 
 def host_loads(seed: int, placements: Iterable[Placement]) -> list[HostLoad]:
-    """Of every process, on all devices that it uses together. A pid may be given to another one later."""
+    """One for every process, on all of its devices. Processes may reuse a pid."""
     by_process: dict[tuple[int, int], list[Placement]] = {}
     for placement in placements:
         process = placement.process
         by_process.setdefault((process.pid, process.workload), []).append(placement)
     return [HostLoad(seed, its) for its in by_process.values()]
-
-
-# --- physics ------------------------------------------------------------
-# What a load does to a device: power, energy, heat.
-#
-# Power follows the load linearly, so energy is the load's exact integral: it never runs backwards and agrees
-# with the power shown beside it.
 
 
 _HEAT_STEP_SECONDS = 5.0
@@ -204,8 +192,7 @@ _HEAT_WEIGHTS = [math.exp(-step * _HEAT_STEP_SECONDS / _HEAT_TIME_CONSTANT) for 
 
 
 class DeviceLoad:
-    """Sum of the loads on a device or a part of it. With each placement goes the share of that device or part
-    that it runs on."""
+    """Sum of the loads on a device or a part of it. Each placement has the share of it that it runs on."""
 
     def __init__(self, placements: Iterable[tuple[Placement, float]]) -> None:
         self._shares = tuple(placements)
@@ -214,18 +201,18 @@ class DeviceLoad:
         return sum(share * placement.curve.integral(at) for placement, share in self._shares)
 
     def total(self, at: float) -> float:
-        """Load-seconds since simulated time zero: what counters follow."""
+        """Load times seconds since simulated time 0, for counters."""
         return self.integral(at) - self.integral(0.0)
 
     def mean(self, at: float, window: float = 1.0) -> float:
-        """What a driver's sampling shows: the mean over the last `window` seconds."""
+        """The mean over the last `window` seconds, as drivers report it."""
         return (self.integral(at) - self.integral(at - window)) / window
 
     def now(self, at: float) -> float:
         return sum(share * placement.curve.at(at) for placement, share in self._shares)
 
     def lagging(self, at: float) -> float:
-        """What warms a device: the load of the last minute, recent moments counting most."""
+        """The load of the last minute, weighted towards the present: it determines the temperature."""
         return sum(
             weight * self.mean(at - step * _HEAT_STEP_SECONDS, _HEAT_STEP_SECONDS)
             for step, weight in enumerate(_HEAT_WEIGHTS)
@@ -234,8 +221,10 @@ class DeviceLoad:
 
 @dataclass(frozen=True, slots=True)
 class PowerDraw:
+    """Power is a linear function of the load, so energy is its exact integral."""
+
     idle_watts: float
-    span_watts: float  # what full load adds
+    span_watts: float  # added by full load
     load: DeviceLoad
 
     def mean(self, at: float) -> float:
@@ -245,29 +234,25 @@ class PowerDraw:
         return self.idle_watts + self.span_watts * self.load.now(at)
 
     def joules(self, at: float) -> float:
-        """Since simulated time zero."""
+        """Energy since simulated time 0."""
         return self.idle_watts * at + self.span_watts * self.load.total(at)
 
     def celsius(self, at: float, *, ambient: float, at_full_power: float) -> float:
-        """The device warms up and cools down slowly, in proportion to its power."""
+        """Temperature, which follows the power slowly."""
         power = self.idle_watts + self.span_watts * self.load.lagging(at)
         return ambient + (at_full_power - ambient) * power / (self.idle_watts + self.span_watts)
 
 
-# --- proc ------------------------------------------------------------
-# `/proc` of a simulated node: the processes that use its devices, as the kernel shows them.
-
-
-_COMM_LENGTH = 15  # the kernel keeps no more of a name
-# An argument that nobody may publish: what looks for it in our output finds out whether arguments leak.
+_COMM_LENGTH = 15  # the kernel truncates names
+# An argument that must not be published: tests search the output for it.
 SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and meant to be found
 
 
 def proc_files(
-    seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, Home]
+    seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, ContainerHome]
 ) -> dict[str, str]:
-    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time zero, `homes` are
-    the pods by workload."""
+    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time 0; `homes` is by
+    workload."""
     uptime = uptime_at_start(seed)
     files = {"stat": _node_stat(boot_time(seed, epoch)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
     for load in running:
@@ -280,7 +265,9 @@ def _node_stat(boot_time: int) -> str:
     return f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {boot_time}\nprocesses 4194304\n"
 
 
-def _process_files(seed: int, load: HostLoad, at: float, home: Home | None) -> Iterator[tuple[str, str]]:
+def _process_files(
+    seed: int, load: HostLoad, at: float, home: ContainerHome | None
+) -> Iterator[tuple[str, str]]:
     process, spec = load.process, load.process.spec
     comm = spec.name[:_COMM_LENGTH]
     ids = _CgroupIds(seed, process, home)
@@ -296,8 +283,8 @@ def stat_of(load: HostLoad, at: float) -> str:
     """The file `stat` of a process."""
     process, comm = load.process, load.process.spec.name[:_COMM_LENGTH]
     cpu_ticks, resident = load.cpu_ticks(at), load.resident_bytes(at)
-    # Fields 3 to 52 of proc_pid_stat(5): 14 and 15 are the ticks in programs and in the kernel, 22 is the
-    # start in ticks since boot, 23 the virtual memory in bytes, 24 the resident memory in pages.
+    # Fields 3 to 52 of proc_pid_stat(5): 14 and 15 are the ticks in user and kernel mode, 22 is the start in
+    # ticks since boot, 23 the virtual memory in bytes, 24 the resident memory in pages.
     in_kernel = cpu_ticks // 5
     fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 5]
     fields += [str(cpu_ticks - in_kernel), str(in_kernel), "0", "0", "20", "0", "8", "0"]
@@ -323,12 +310,12 @@ def slurm_job(seed: int, process: SimulatedProcess) -> int:
 
 
 class _CgroupIds:
-    """All processes of one workload live in one pod, container, job or unit."""
+    """The pod, container, job or unit of the processes of a workload."""
 
-    def __init__(self, seed: int, process: SimulatedProcess, home: Home | None) -> None:
+    def __init__(self, seed: int, process: SimulatedProcess, home: ContainerHome | None) -> None:
         self._spec: CgroupSpec = process.spec.cgroup
         self._uid = process.spec.uid
-        self._home = home  # there is one for every workload in a pod
+        self._home = home  # set for workloads in pods
         self._container = docker_container(seed, process)
         self._job = slurm_job(seed, process)
 
@@ -346,7 +333,7 @@ class _CgroupIds:
                     return f"/system.slice/{self._spec.unit}"
                 return f"/user.slice/user-{self._uid}.slice/session-1.scope"
 
-    def _pod_path(self, home: Home) -> str:
+    def _pod_path(self, home: ContainerHome) -> str:
         pod = home.pod_uid.replace("-", "_")
         leaf = f"cri-containerd-{home.container_id}.scope"
         if self._spec.qos is PodQos.GUARANTEED:

@@ -49,7 +49,7 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
             (("hot", "--cluster", "oslo-1"), "--node: hot needs a node of oslo-1"),
             (("hot", *where), "--device: hot needs a device; allowed: 0 to 1"),
             (("hot", *where, "--device", 7), "--device: 7 is not a device number from 0 to 1"),
-            (("node_gone", *where, "--device", 1), "--device: not for this kind of fault"),
+            (("node_gone", *where, "--device", 1), "--device: not valid for this kind of fault"),
         ):
             assert command("fleet-fault", tmp_path, *fault) == 2
             assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
@@ -60,7 +60,7 @@ def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.Cap
         assert "agent_down is not set; set: nothing" in capsys.readouterr().err
         written = (tmp_path / "clusters.yaml").read_text()
         assert command("fleet", tmp_path, "--clusters", 1, "--nodes", 1) == 1  # not while it runs
-        problem = f"{tmp_path} is kept moving by another process: stop it first"
+        problem = f"{tmp_path} is in use by another process; stop it first"
         assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
         assert (tmp_path / "clusters.yaml").read_text() == written
     finally:
@@ -78,7 +78,7 @@ def test_folders_that_are_not_fleets_are_left_alone(
     for name in others:
         (tmp_path / name).write_text("clusters: []  # real ones\n")
     assert command("fleet", tmp_path, "--clusters", 1, "--nodes", 1) == 2
-    problem = f"{tmp_path}: not empty and not a simulated fleet; give a new folder"
+    problem = f"{tmp_path}: not empty and not a simulated fleet; choose a new folder"
     assert capsys.readouterr().err == f"accelscope simulate: {problem}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
     assert (tmp_path / "clusters.yaml").read_text() == "clusters: []  # real ones\n"

@@ -229,6 +229,7 @@ def test_a_chip_that_does_not_answer_is_unknown_in_the_annotation() -> None:
     [(name, text)] = node.annotations(0.0).items()
     assert name == "k8s-monitor.io/npu-metrics"
     assert json.loads(text)["timestamp"].startswith("2027-01-15T")
-    node.set_faults([FleetFault(kind=FleetFaultKind.READER_HANG, cluster="c", node=node.name, begin=5.0)], 5.0)
+    hang = FleetFault(kind=FleetFaultKind.READER_HANG, cluster="c", node=node.name, begin=5.0)
+    node.set_faults([hang], 5.0)
     [(_, text)] = node.annotations(20.0).items()
     assert text.count('"health":"UNKNOWN"') == len(json.loads(text)["chips"]) == 8

@@ -34,7 +34,7 @@ from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import FleetFault, FleetFaultLog, read_faults, write_faults
 from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
-from accelscope.simulate.folder import KeptFolder, write_text
+from accelscope.simulate.folder import LockedFolder, write_text
 from accelscope.simulate.section import DescriptionError
 
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ class SimulatedFleet:
     ) -> None:
         self.spec = spec
         self.folder = Path(folder).absolute()
-        self._kept = KeptFolder(self.folder, "a simulated fleet", (DESCRIPTION, FAULTS))
+        self._locked_folder = LockedFolder(self.folder, "a simulated fleet", (DESCRIPTION, FAULTS))
         self._first_port = first_port
         self._nodes = spec.nodes()
         self._check_folder()
@@ -73,7 +73,7 @@ class SimulatedFleet:
         self._started = monotonic()
         self._numbers = itertools.count()
         self._log = FleetFaultLog(spec.faults)
-        self._bad_faults: str | None = None
+        self._faults_error: str | None = None
         self._stepped_at = 0.0
         self.clusters = {cluster.id: self._cluster(cluster) for cluster in spec.clusters}
         self.urls: dict[str, str] = {}
@@ -89,7 +89,7 @@ class SimulatedFleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves until the context is left. Raises DescriptionError for a folder with other files,
-        AlreadyMoving, and OSError for a port that is not available."""
+        AlreadyRunning, and OSError for a port that is not available."""
         self._check_folder()  # again: recordings may have taken minutes
         # Nodes with a fault are read in threads, and a hung device blocks its thread. The few threads of the
         # default executor would not suffice for the other nodes.
@@ -104,7 +104,7 @@ class SimulatedFleet:
                 await runner.setup()
                 await _listen(runner, 0 if self._first_port is None else self._first_port + number)
                 self.urls[cluster.spec.id] = f"http://{HOST}:{runner.addresses[0][1]}"
-            with self._kept.moving():
+            with self._locked_folder.locked():
                 self._write_files()
                 self.step()
                 stepping = asyncio.create_task(self._keep_stepping())
@@ -142,8 +142,8 @@ class SimulatedFleet:
         return read_faults(self.folder, self._nodes)
 
     def _check_folder(self) -> None:
-        self._kept.check_still()
-        self._kept.check_ours()
+        self._locked_folder.check_not_running()
+        self._locked_folder.check_content()
 
     async def _keep_stepping(self) -> None:
         while True:
@@ -155,11 +155,11 @@ class SimulatedFleet:
         try:
             current = self.faults()
         except DescriptionError as error:
-            if str(error) != self._bad_faults:
+            if str(error) != self._faults_error:
                 _log.warning("%s; the previous faults stay in force", error)
-            self._bad_faults = str(error)
+            self._faults_error = str(error)
             return
-        self._bad_faults = None
+        self._faults_error = None
         self._log.observe(current, at)
 
     def _cluster(self, spec: ClusterSpec) -> FleetCluster:

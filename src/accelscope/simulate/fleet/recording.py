@@ -32,7 +32,7 @@ import accelscope
 from accelscope.simulate.compiler import CompileError, cache_folder
 from accelscope.simulate.description import read_node
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.spec import HolderSpec, NodeSpec, ProcessSpec
+from accelscope.simulate.spec import IdlePodSpec, NodeSpec, ProcessSpec
 
 TAG = "~~tag~"
 TAG_DIGITS = len(TAG)
@@ -290,7 +290,7 @@ class RecordingRequest:
     def latest_change(self) -> float:
         """Simulated time of the last change that the description contains."""
         spec = self.spec()
-        timed: list[Fault | ProcessSpec | HolderSpec] = [*spec.faults, *spec.processes, *spec.holders]
+        timed: list[Fault | ProcessSpec | IdlePodSpec] = [*spec.faults, *spec.processes, *spec.holders]
         times = [at for each in timed for at in (each.begin, each.until) if at is not None]
         return max((at for at in times if math.isfinite(at)), default=0.0)
 

@@ -1,4 +1,4 @@
-"""The Kubernetes side of a simulated node: an API server that knows its pods, and the kubelet's socket."""
+"""The Kubernetes side of a simulated node: an API server with its pods, and the kubelet's socket."""
 
 from accelscope.simulate.kubernetes.cluster import SimulatedCluster
 

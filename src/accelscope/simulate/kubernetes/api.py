@@ -97,7 +97,7 @@ class ObjectHistory:
             del self._changes[: _HISTORY_LIMIT // 2]
         self.changed.notify_all()
 
-    def forget(self) -> None:
+    def expire_versions(self) -> None:
         """Drops all changes, like a compaction of etcd after a change in another collection."""
         with self.changed:
             self._version += 1

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from accelscope.simulate.kubernetes.api import JSON, ApiAnswer, Api, Watch, failure
+from accelscope.simulate.kubernetes.api import JSON, Api, ApiAnswer, Watch, failure
 
 _JOIN_SECONDS = 10.0
 _POLL_SECONDS = 0.5  # how often a watch checks whether its client is still connected

@@ -1,4 +1,4 @@
-"""A cluster around one simulated node: its pods are those that the node runs just now.
+"""A cluster of one simulated node, with the pods that the node currently runs.
 
 with SimulatedCluster(node, "/tmp/node/kubernetes") as cluster:
     node.write(at=60.0)
@@ -31,11 +31,11 @@ _LONGEST_SOCKET_PATH = 107
 
 
 class SimulatedCluster:
-    """Serves from entering to leaving it. `folder` gets the token (and the kubelet's socket where its path is
-    short enough for one).
+    """Serves while the context is entered. `folder` contains the token, and the kubelet's socket if its path
+    is short enough.
 
-    With `tls` the API server speaks TLS, and `ca_file` is what its clients are told to trust. Each pod is
-    padded to about `pod_bytes`; `extra_pods` run beside and hold nothing."""
+    With `tls` the API server uses TLS, and its clients trust `ca_file`. Each pod is padded to about
+    `pod_bytes`; `extra_pods` is the number of pods without devices."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SimulatedCluster:
         self._ca_file = ca_file
         self._pod_bytes = pod_bytes
         self._pods = (*node.pods, *(_bystander(node.spec.seed, number) for number in range(extra_pods)))
-        self._phases: dict[str, str] = {}  # by uid, of pods that are there
+        self._phases: dict[str, str] = {}  # by uid, of existing pods
         self._lock = threading.Lock()
         self._history = ObjectHistory()
         self._labels = objects.node_labels(node.spec)
@@ -71,7 +71,7 @@ class SimulatedCluster:
             self._place_socket(stack)
             self._show_node()
             self._refresh()
-            stack.enter_context(self._node.followed_by(self._refresh))
+            stack.enter_context(self._node.notifying(self._refresh))
             api = Api(self._history, bookmark_seconds=self._bookmark_seconds)
             self._api = ApiServer(api, self._token_file, tls=_context(self._tls))
             listener = bound_to_loopback()
@@ -106,40 +106,40 @@ class SimulatedCluster:
         return settings
 
     def requests(self) -> tuple[str, ...]:
-        """Paths that the API server was asked for, with their queries, in order."""
+        """The paths of all requests to the API server, with their queries, in order."""
         return self._api.requests()
 
     def api_down(self) -> None:
-        """Connections are refused, and those that there are end."""
+        """Refuses connections, and ends the existing ones."""
         self._api_listener.silence()
 
     def api_up(self) -> None:
         self._api_listener.listen()
 
     def disconnect(self) -> None:
-        """Every connection to the API server ends, in the middle of whatever it is at."""
+        """Ends all connections to the API server at once."""
         self._api_listener.drop_connections()
 
-    def forget(self, *, as_answer: bool = False) -> None:
-        """Watches can no longer be resumed from versions known so far: they get an event with 410, or 410 as
-        the answer itself. Those that are open go on."""
-        self._api.api.expired_as_status = as_answer
-        self._history.forget()
+    def expire_versions(self, *, as_status: bool = False) -> None:
+        """Expires all resource versions: a watch from one gets an event with 410, or 410 as the status of the
+        response. Open watches continue."""
+        self._api.api.expired_as_status = as_status
+        self._history.expire_versions()
 
     def rotate_token(self) -> None:
-        """The old one is not taken any longer."""
+        """Invalidates the old token."""
         scratch = self._token_file.with_suffix(".new")
         scratch.write_text(secrets.token_urlsafe(32))
         scratch.replace(self._token_file)
 
     def label_node(self, labels: Mapping[str, str | None]) -> None:
-        """Set labels of the Node; None takes one away."""
+        """Sets labels of the Node; None removes one."""
         changed = {**self._labels, **labels}
         self._labels = {name: value for name, value in changed.items() if value is not None}
         self._show_node()
 
     def kubelet_down(self) -> None:
-        """No socket, as while a kubelet restarts."""
+        """Removes the socket, as during a restart of the kubelet."""
         if self._kubelet is not None:
             self._kubelet.close()
             self._socket_path.unlink(missing_ok=True)
@@ -170,14 +170,14 @@ class SimulatedCluster:
         self._history.put(NODES, spec.name, document)
 
     def _refresh(self) -> None:
-        """Bring the pods to what the node runs now."""
+        """Updates the pods to what the node currently runs."""
         at = self._node.at
         with self._lock:
             for pod in self._pods:
                 before = self._phases.get(pod.uid)
                 if pod.runs_at(at):
                     if before is None and math.isfinite(pod.begin):
-                        self._show(pod, "Pending")  # those that begin while others look on
+                        self._show(pod, "Pending")  # pods that start while the node runs
                     if before != "Running":
                         self._show(pod, "Running")
                 elif pod.done_at(at):

@@ -1,4 +1,4 @@
-"""Unary gRPC calls over HTTP/2, as far as a kubelet's socket needs them."""
+"""The kubelet's PodResources socket: unary gRPC calls over HTTP/2."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,7 +11,7 @@ _HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 
 
 class GrpcServer:
-    """`answer` gives the message for a method, or None where there is no such method."""
+    """`answer` returns the message for a method, or None for an unknown method."""
 
     def __init__(self, answer: Callable[[str], bytes | None]) -> None:
         self._answer = answer
@@ -28,8 +28,8 @@ class _Session:
         self._answer = answer
         self._sock = connection.sock
         self._http: H2Connection = H2Connection(H2Configuration(client_side=False, header_encoding=False))
-        self._methods: dict[int, str] = {}  # by stream, of calls that have begun
-        self._unsent: dict[int, bytes] = {}  # of answers that the client has not let through yet
+        self._methods: dict[int, str] = {}  # by stream
+        self._unsent: dict[int, bytes] = {}  # by stream: waits for the client's flow control
 
     def run(self) -> None:
         from h2.exceptions import ProtocolError  # noqa: PLC0415
@@ -40,7 +40,7 @@ class _Session:
             try:
                 self._take(self._http.receive_data(received))
             except ProtocolError:
-                self._flush()  # says what was wrong
+                self._flush()  # sends the error
                 return
             self._send_what_fits()
             self._flush()
@@ -60,7 +60,7 @@ class _Session:
                     self._methods.pop(stream, None)
                     self._unsent.pop(stream, None)
                 case _:
-                    pass  # settings, pings and windows: the library has answered them
+                    pass  # the library has answered settings, pings and window updates
 
     def _begin_answer(self, stream: int, method: str) -> None:
         message = self._answer(method)
@@ -118,7 +118,7 @@ def _pod(pod: SimulatedPod) -> bytes:
 
 
 def _container(container: SimulatedContainer) -> bytes:
-    """Ids of one resource stand together where they are on one NUMA node."""
+    """Ids of one resource on one NUMA node are one entry."""
     groups: dict[tuple[str, int], list[str]] = {}
     for grant in container.grants:
         groups.setdefault((grant.resource, grant.device.numa_node), []).append(grant.device_id)
@@ -129,7 +129,7 @@ def _container(container: SimulatedContainer) -> bytes:
 def _devices(resource: str, numa_node: int, ids: Iterable[str]) -> bytes:
     message = _text(1, resource) + b"".join(_text(2, device_id) for device_id in ids)
     if numa_node >= 0:
-        # A zero is not written, as proto3 has it: the node is there, and empty.
+        # proto3 omits a zero, so NUMA node 0 is an empty message.
         node = _varint(1 << 3 | _VARINT) + _varint(numa_node) if numa_node else b""
         message += _field(3, _field(1, node))
     return message

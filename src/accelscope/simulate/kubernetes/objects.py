@@ -1,4 +1,4 @@
-"""Pods and Nodes as the API server shows them, with all that makes them as big as they are."""
+"""Pod and Node objects of the simulated API server, as complete and as large as real ones."""
 
 import json
 import time
@@ -10,9 +10,6 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.pods import SimulatedContainer, SimulatedPod, template_hash
 from accelscope.simulate.spec import NodeSpec, PodOwner, PodQos
 from accelscope.simulate.vendor import simulated_vendor
-
-# --- hami ------------------------------------------------------------
-# What HAMi's scheduler writes on a pod whose containers it gave shares of devices.
 
 
 def hami_annotations(pod: SimulatedPod, node: str) -> dict[str, str]:
@@ -28,8 +25,8 @@ def hami_annotations(pod: SimulatedPod, node: str) -> dict[str, str]:
 
 
 def _container(container: SimulatedContainer) -> str:
-    """Card, type, MiB and percent of the cores; each share ends with a colon, each container with a
-    semicolon."""
+    """HAMi's annotation of a pod: device, type, MiB and percent of the cores; each share ends with a colon,
+    each container with a semicolon."""
     shares = (
         f"{grant.device.id},{grant.device.hami_type},"
         f"{grant.share.memory_bytes >> 20},{grant.share.cores_percent}:"
@@ -47,7 +44,7 @@ _ADDRESS = "10.20.0.11"
 def pod_document(
     spec: NodeSpec, pod: SimulatedPod, phase: str, *, epoch: float, wanted_bytes: int = 0
 ) -> dict[str, Any]:
-    """`epoch` is the wall-clock time of simulated time zero."""
+    """`epoch` is the wall-clock time of simulated time 0."""
     created = _timestamp(epoch + max(pod.begin, -86_400.0))
     annotations = hami_annotations(pod, spec.name)
     metadata: dict[str, Any] = {
@@ -136,7 +133,7 @@ def _timestamp(seconds: float) -> str:
 
 
 def _owner(seed: int, owner: PodOwner) -> dict[str, Any]:
-    """The controller right above the pod: a Deployment's is its ReplicaSet."""
+    """The direct controller of the pod: for a Deployment, its ReplicaSet."""
     kind, name = owner.kind, str(owner.name)
     if kind == "Deployment":
         kind, name = "ReplicaSet", f"{name}-{template_hash(seed, owner)}"
@@ -226,7 +223,7 @@ def _pod_status(pod: SimulatedPod, phase: str, created: str) -> dict[str, Any]:
 
 
 def _managed_fields(pod: SimulatedPod, created: str) -> list[dict[str, Any]]:
-    """Who wrote which field: a good part of every real object."""
+    """`managedFields`, which are a large part of every real object."""
     containers: dict[str, Any] = {
         f'k:{{"name":"{container.name}"}}': {".": {}, "f:image": {}, "f:name": {}, "f:resources": {}}
         for container in pod.containers
@@ -252,7 +249,7 @@ def _managed_fields(pod: SimulatedPod, created: str) -> list[dict[str, Any]]:
 
 
 def _pad(document: dict[str, Any], wanted_bytes: int, seed: int) -> None:
-    """Up to about the size that is wanted, with settings in the environment of the first container."""
+    """Pads the pod to about the wanted size, with environment variables of the first container."""
     environment = document["spec"]["containers"][0]["env"]
     missing = wanted_bytes - len(json.dumps(document, separators=(",", ":")))
     for number in range(missing // 100):
