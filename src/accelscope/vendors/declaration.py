@@ -116,6 +116,9 @@ class VendorDeclaration:
     # Simulator
     simulated: str = ""  # SimulatedVendor; its ready-made nodes are in simulated/nodes
     # Words
+    # Names of its drivers, tools and products, and its PCI vendor id, in lower case. Only its folder uses them
+    # (tests/vendors/test_vendors_stay_in_their_folder.py, scripts/structure).
+    words: tuple[str, ...] = ()
     model_prefix: str = ""  # the company's name as models begin with it; tables leave it out
     # Throttle reasons that slow no work down: there is none, or somebody wants the lower clock.
     harmless_throttles: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ VENDOR = VendorDeclaration(
     ),
     settings=(ACME_SMI,),
     simulated="simulated.vendor:VENDOR",
+    words=("acme-smi",),
     model_prefix="Acme",
     resource_domain="acme.com",
 )

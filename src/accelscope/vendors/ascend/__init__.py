@@ -12,14 +12,14 @@ NPU_METRICS = "k8s-monitor.io/npu-metrics"
 NPU_SMI = VendorSetting(
     name="npu_smi_path",
     default="npu-smi",
-    help="The npu-smi tool of Ascend's driver.",
-    plugin_help="The npu-smi tool of Ascend's driver.",
+    help="Path of npu-smi, the tool of Ascend's driver.",
+    plugin_help="Path of npu-smi, the tool of Ascend's driver.",
 )
 DRIVER_ROOT = VendorSetting(
     name="ascend_driver_root",
     default="/usr/local/Ascend/driver",
-    help="Folder of Ascend's driver; npu-smi finds its libraries there.",
-    plugin_help="Folder of Ascend's driver, which containers get to read.",
+    help="Folder of Ascend's driver, with the libraries of npu-smi.",
+    plugin_help="Folder of Ascend's driver, which is mounted into containers.",
     absolute=True,
 )
 
@@ -41,6 +41,7 @@ VENDOR = VendorDeclaration(
     dialects=(DialectDeclaration(name="npu-exporter", package=__name__, part="npu_exporter:dialect"),),
     account_names=("hwhiaiuser",),
     simulated="simulated.driver:VENDOR",
+    words=("npu-smi", "npu-exporter", "davinci", "hccn", "19e5"),
     model_prefix="Huawei",
     resource_domain="huawei.com",
     device_ids="device_ids:resolve",
@@ -48,8 +49,8 @@ VENDOR = VendorDeclaration(
     annotation=NodeAnnotation(
         name=NPU_METRICS,
         setting="npu_annotation",
-        help="Write what Ascend chips do into the Node's annotation k8s-monitor.io/npu-metrics, where ascend "
-        "is among --readers. Needs the right to patch nodes.",
+        help="Write the state of Ascend chips to the Node annotation k8s-monitor.io/npu-metrics if --readers "
+        "includes ascend. Needs permission to patch nodes.",
         member="chips",
         entries="npu_metrics:entries",
         device="npu_metrics_device:device_of",

@@ -1,8 +1,11 @@
-"""`openshift`: the names that the GPU operators' recording rules for OpenShift write, in the units they name.
+"""Dialects of several vendors: `openshift` and `vgpu`.
 
-The rules of NVIDIA's and AMD's operators record series of dcgm-exporter and of device-metrics-exporter under
-common names, with all labels of the source. So a series here has the labels that its vendor's exporter
-writes, and consumers that group by namespace or pod find them.
+`openshift` has the names of the GPU operators' recording rules for OpenShift, in the units of these names.
+The rules of NVIDIA's and AMD's operators record the series of dcgm-exporter and device-metrics-exporter under
+common names, with all labels of the source. A series here therefore has the labels of its vendor's exporter,
+and queries that group by namespace or pod work.
+
+`vgpu` has the names of k8s-vgpu-monitor, which shows what each pod uses of a shared GPU.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,16 +32,16 @@ def _index(view: DeviceView) -> str:
     return "" if view.device.index is None else str(view.device.index)
 
 
-# As native families have them, so that all seven names can be joined.
+# The labels of native families, so that all seven names can be joined.
 _NATIVE = (
     Label("vendor", lambda v: v.device.vendor),
     Label("device", lambda v: v.device.id),
     Label("index", _index),
 )
-# Of dcgm-exporter: `device` is the native one here, and instances have no series of their own.
-_LEFT_OUT = frozenset({"device", "GPU_I_PROFILE", "GPU_I_ID"})
+# Labels of dcgm-exporter: `device` has its native meaning here, and instances have no series of their own.
+_OMITTED = frozenset({"device", "GPU_I_PROFILE", "GPU_I_ID"})
 
-# The clock of the part that computes, by the names that vendors have for it.
+# Names of the compute clock.
 _COMPUTE_CLOCKS = ("sm", "graphics", "aicore", "npu", "ne_tensor")
 
 _Value = Callable[[DeviceView], str | None]
@@ -63,7 +66,7 @@ def _labels(options: Mapping[str, str]) -> Labels:
 
         return value
 
-    names = {name for source in (*sources.values(), others) for name in source} - _LEFT_OUT
+    names = {name for source in (*sources.values(), others) for name in source} - _OMITTED
     return Labels(
         leading=_NATIVE,
         others=(
@@ -119,11 +122,11 @@ NOTES = (
     "`accelerator_memory_used_bytes`, `accelerator_memory_total_bytes`, `accelerator_temperature_celsius`. "
     "They have the labels `vendor`, `device` and `index` only. For memory by namespace use "
     "`accelerator_pod_memory_used_bytes`.",
-    "**Where the operators' rules are loaded, too, these three names clash**: the recorded series hold a "
+    "**If the operators' rules are loaded too, these three names clash**: the recorded series contain a "
     "percentage of memory traffic or MB, the native ones bytes. The same happens if the rules find the "
-    "names of the dialects `dcgm` or `amd`. Either remove the rules, or [keep the three out of the "
+    "names of the dialects `dcgm` or `amd`. Either remove the rules, or [drop the three from the "
     "scrape](switching/dcgm-exporter.md#openshifts-recording-rules).",
-    "Devices of every vendor are shown; `vendor` names the vendor. `vendor`, `device` and `index` are those "
+    "Devices of every vendor are shown. `vendor`, `device` and `index` are those "
     "of native families, so that the seven can be joined. NVIDIA GPUs also have the labels of the dialect "
     "`dcgm` (without its `device`, `GPU_I_PROFILE` and `GPU_I_ID`), AMD GPUs those of the dialect `amd`, "
     "all others `namespace`, `pod` and `container`. `accelerator_id` is the device's index, as in AMD's "
@@ -132,31 +135,28 @@ NOTES = (
     "monitors copy them to `exported_namespace`, `exported_pod` and `exported_container`, which NVIDIA's "
     "rules have.",
     "The operators' rules give used memory as a percentage of memory traffic (NVIDIA) or in MB (AMD), total "
-    "memory in MB (NVIDIA's by default not at all) and clocks in MHz. Here each name holds what it says.",
+    "memory in MB (NVIDIA's by default not at all) and clocks in MHz. Here a value has the unit of its name.",
     "v25.10.0 writes `accelerator_temperature_celcius`; the name here is that of v26.3.0 and later.",
 )
 
 
-# --- vgpu ------------------------------------------------------------
-# `vgpu`: the names of k8s-vgpu-monitor, which shows what each pod uses of a shared GPU.
+def _gpu_vendors() -> tuple[Vendor, ...]:
+    return tuple(Vendor(vendor.name) for vendor in declarations().values() if vendor.makes_gpus)
 
 
-LABELS = Labels(others=(Label("gpu_id", lambda v: str(v.device.index)),))
-
-
-def cards(view: DeviceView) -> Iterable[DeviceView]:
-    """Those that their index tells apart: two vendors both have a card 0, and so may a lost card and the one
-    that took its number."""
+def _with_unique_index(view: DeviceView) -> Iterable[DeviceView]:
+    """Only one vendor's GPUs, and no stale ones: two vendors may both have a card 0, and so may a lost card
+    and its successor."""
     device = view.device
-    told_apart = device.index is not None and not device.stale
-    nvidia = {d.vendor for d in view.node.devices} >= {Vendor("nvidia")}
-    return (view,) if told_apart and (device.vendor is Vendor("nvidia") or not nvidia) else ()
+    present = {each.vendor for each in view.node.devices}
+    shown = next((vendor for vendor in _gpu_vendors() if vendor in present), None)
+    return (view,) if device.index is not None and not device.stale and device.vendor == shown else ()
 
 
 def _by_pod(
     name: str, text: str, part: Callable[[PodUsage], float | None], unit: Callable[[float], Number]
 ) -> Family:
-    """One series for each pod on a card: all its containers, on all of the card's partitions, together."""
+    """One series for each pod on a card: the sum over its containers and the card's partitions."""
 
     def values(view: DeviceView) -> Values:
         totals: dict[tuple[str, str], float] = {}
@@ -173,20 +173,20 @@ def vgpu(_: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="vgpu",
         exporter="k8s-vgpu-monitor",
-        vendors=(Vendor("nvidia"), Vendor("amd")),
+        vendors=_gpu_vendors(),
         sections=(
             Section(
-                LABELS,
+                Labels(others=(Label("gpu_id", lambda v: str(v.device.index)),)),
                 (
                     _by_pod(
                         "pod_gpu_sm_util",
-                        "Utilisation of the card by the pod's processes, added up, in %.",
+                        "Sum of the utilisation of the card by the pod's processes, in %.",
                         lambda u: u.utilization_ratio,
                         fine_percent,
                     ),
                     _by_pod(
                         "pod_gpu_memory_used",
-                        "Memory of the card that the pod's processes hold, in MB of 2^20 bytes.",
+                        "Memory of the card used by the pod's processes, in MB of 2^20 bytes.",
                         lambda u: u.memory_used_bytes,
                         mebibytes,
                     ),
@@ -199,18 +199,18 @@ def vgpu(_: Mapping[str, str]) -> Dialect:
                 ),
             ),
         ),
-        divide=cards,
+        divide=_with_unique_index,
         notes=(
-            "`gpu_id` is the card's index on the node. There it is the place among the cards of the pod, "
-            "which names different cards alike.",
+            "`gpu_id` is the card's index on the node. In k8s-vgpu-monitor it is the position among the "
+            "pod's cards, so that different cards have the same `gpu_id`.",
             "`namespace` is new: pods of two namespaces may have the same name.",
-            "`pod_gpu_sm_util` is the plain sum over the pod's processes. There it is multiplied by the "
-            "number of shares, against what its own documentation says.",
-            "`pod_total_gpu_memory` is there for pods that hold a share of known size (`gpu_allocation.txt`, "
-            "`shares` in the settings file, or a scheduler's annotation), and absent without.",
-            "A pod that holds a card and runs nothing on it has 0 in the first two, where the driver tells "
-            "of processes.",
-            "On a node with GPUs of both vendors NVIDIA's are shown, because `gpu_id` does not tell whose "
-            "card 0 is meant. `accelerator_pod_*` have all.",
+            "`pod_gpu_sm_util` is the sum over the pod's processes. k8s-vgpu-monitor multiplies it by the "
+            "number of shares, contrary to its own documentation.",
+            "`pod_total_gpu_memory` exists for pods with a share of known size (`gpu_allocation.txt`, "
+            "`shares` in the settings file, or a scheduler's annotation).",
+            "A pod that is allocated a card and runs nothing on it has 0 in the first two, if the driver "
+            "lists processes.",
+            "On a node with GPUs of both vendors only NVIDIA's are shown, because `gpu_id` does not identify "
+            "the vendor. `accelerator_pod_*` contain all.",
         ),
     )

@@ -1,8 +1,11 @@
-"""A device while its values are read: what was read, and why other values are absent.
+"""A device under construction: the values read so far, and the reasons for absent ones.
 
-A *place* is where a value goes in the model, as a path: `power_watts`, `pcie.generation`, `clocks.sm.max`,
-`sensors.edge`, `fans.0.rpm`. A parser lists which of its fields go to which place; several may go to one
-place, the preferred first. The same paths name what is absent.
+A *place* is the path of a value in the model: `power_watts`, `pcie.generation`, `clocks.sm.max`,
+`sensors.edge`, `fans.0.rpm`. A parser lists the place of each of its fields; several fields may have one
+place, the preferred field first. The same paths name absent values.
+
+Parsers of text use it. The readers of NVML and of Furiosa's sysfs files build `Device` directly: each call or
+file gives one typed value or one error, so there is no text to choose a place for.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +34,8 @@ TEXT_LIMIT = 200  # characters of a rejected value that are kept
 @dataclass(slots=True)
 class DeviceDraft:
     vendor: ClassVar[Vendor]
-    # Of these, one absence stands for all members when none is there and all have the same reason: a device
-    # has no ECC, rather than forty counters that it lacks.
+    # One absence replaces those of all members of such a group if no member has a value and all have the same
+    # reason: `ecc` is absent, instead of forty counters.
     groups: ClassVar[tuple[str, ...]] = ()
     main_sensor: ClassVar[str | None] = None  # name of the sensor that measures `temperature_celsius`
 
@@ -41,17 +44,17 @@ class DeviceDraft:
     rejected: list[Rejection] = field(default_factory=list)
 
     def absence(self, place: str, text: str) -> AbsenceReason | None:
-        """The reason, if the text stands for no value."""
+        """The reason, if the text means that there is no value."""
         raise NotImplementedError
 
     def is_missed(self, place: str, reason: AbsenceReason) -> bool:
-        """False for a member that this device is not expected to have."""
+        """False for a value that this device is not expected to have."""
         del place, reason
         return True
 
     def take(self, place: str, text: str | None, read: Callable[[str], Any], source: str) -> None:
-        """Read a text into its place, unless a preferred one is there already. None: the output has no such
-        field."""
+        """Read a text into its place, unless a preferred field has filled it. None: the output does not have
+        the field."""
         if text is None or place in self.values:
             return
         reason = self.absence(place, text)
@@ -82,9 +85,9 @@ class DeviceDraft:
         }
 
     def build(self, id: str, **own: Any) -> Device:  # noqa: A002 - the name of the model's field
-        """`own` are fields that the vendor makes in its own way."""
+        """`own` are fields that the vendor builds itself."""
         fields = {place: value for place, value in self.values.items() if "." not in place}
-        fields |= {group: make(told) for group, make in _MAKE.items() if (told := self.members(group))}
+        fields |= {group: make(values) for group, make in _MAKE.items() if (values := self.members(group))}
         if self.main_sensor is not None and "temperature_celsius" in fields:
             main = Sensor(self.main_sensor, fields["temperature_celsius"])
             fields["sensors"] = (main, *fields.get("sensors", ()))
@@ -104,31 +107,31 @@ class DeviceDraft:
                 yield Absence(place, reason)
 
 
-def _clocks(told: Mapping[str, Any]) -> tuple[Clock, ...]:
-    domains = dict.fromkeys(path.removesuffix(".max") for path in told)
+def _clocks(values: Mapping[str, Any]) -> tuple[Clock, ...]:
+    domains = dict.fromkeys(path.removesuffix(".max") for path in values)
     return tuple(
-        Clock(domain, hertz=told.get(domain), max_hertz=told.get(f"{domain}.max")) for domain in domains
+        Clock(domain, hertz=values.get(domain), max_hertz=values.get(f"{domain}.max")) for domain in domains
     )
 
 
-def _fans(told: Mapping[str, Any]) -> tuple[Fan, ...]:
+def _fans(values: Mapping[str, Any]) -> tuple[Fan, ...]:
     """`0` and `0.ratio` are the same."""
-    indices = dict.fromkeys(path.partition(".")[0] for path in told)
+    indices = dict.fromkeys(path.partition(".")[0] for path in values)
     return tuple(
-        Fan(int(n), speed_ratio=told.get(n, told.get(f"{n}.ratio")), speed_rpm=told.get(f"{n}.rpm"))
+        Fan(int(n), speed_ratio=values.get(n, values.get(f"{n}.ratio")), speed_rpm=values.get(f"{n}.rpm"))
         for n in indices
     )
 
 
 _MAKE: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
-    "sensors": lambda told: tuple(Sensor(name, celsius) for name, celsius in told.items()),
-    "rails": lambda told: tuple(Rail(name, volts=volts) for name, volts in told.items()),
+    "sensors": lambda values: tuple(Sensor(name, celsius) for name, celsius in values.items()),
+    "rails": lambda values: tuple(Rail(name, volts=volts) for name, volts in values.items()),
     "fans": _fans,
     "clocks": _clocks,
-    "throttles": lambda told: tuple(Throttle(reason, active) for reason, active in told.items()),
-    "pcie": lambda told: Pcie(**told),
-    "remapped_rows": lambda told: RemappedRows(**told),
-    "retired_pages": lambda told: tuple(
-        EccCount(severity, lifetime=True, count=count) for severity, count in told.items()
+    "throttles": lambda values: tuple(Throttle(reason, active) for reason, active in values.items()),
+    "pcie": lambda values: Pcie(**values),
+    "remapped_rows": lambda values: RemappedRows(**values),
+    "retired_pages": lambda values: tuple(
+        EccCount(severity, lifetime=True, count=count) for severity, count in values.items()
     ),
 }

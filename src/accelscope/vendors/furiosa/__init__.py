@@ -64,6 +64,7 @@ VENDOR = VendorDeclaration(
         DialectDeclaration(name="furiosa-2025", package=__name__, part="dialect:dialect_2025"),
     ),
     simulated="simulated.driver:VENDOR",
+    words=("furiosactl", "furiosasmi", "rngd", "warboy", "1ed2"),
     model_prefix="FuriosaAI",
     harmless_throttles=("idle",),
     fault_throttles=("thermal_slowdown", "hw_power_cap"),

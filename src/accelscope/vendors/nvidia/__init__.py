@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, through NVML where its library is installed, else through nvidia-smi."""
+"""NVIDIA GPUs, through NVML if its library is installed, else through nvidia-smi."""
 
 from accelscope.vendors.declaration import (
     DialectDeclaration,
@@ -40,7 +40,7 @@ VENDOR = VendorDeclaration(
     package=__name__,
     name="nvidia",
     title="NVIDIA",
-    order=10,  # the lowest: the simulated NVML writes addresses of the first PCI domain
+    order=10,  # the lowest: the simulated NVML uses addresses of the first PCI domain
     reader="reader:open_reader",
     sources="sources:SOURCES",
     examination="doctor:EXAMINATION",
@@ -59,6 +59,7 @@ VENDOR = VendorDeclaration(
     ),
     exporter_labels="dcgm:exporter_labels",
     simulated="simulated.driver:VENDOR",
+    words=("nvml", "pynvml", "dcgm", "cuda", "10de"),
     model_prefix="NVIDIA",
     harmless_throttles=(
         "gpu_idle",
