@@ -59,7 +59,7 @@ HEALTH = {
         "the driver returns no data; the GPU is being reset": "reset failed",
     },
     Vendor("ascend"): {
-        "the driver reports Warning": "it works on",
+        "the driver reports Warning": "can still be used",
         "the driver reports Alarm: hot": "replace the board",
         "the driver reports Critical": "board replaced",
     },

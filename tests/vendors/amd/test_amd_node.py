@@ -218,7 +218,7 @@ def test_the_tool_under_faults(tmp_path: Path, native_cache: Path) -> None:
     ("section", "complaint"),
     [
         ("devices: [{model: mi9000}]", "mi9000"),
-        ("devices: [{model: mi250x, compute_partition: CPX}]", "cannot be cut"),
+        ("devices: [{model: mi250x, compute_partition: CPX}]", "cannot be partitioned"),
         ("devices: [{model: mi300x, compute_partition: XYZ}]", "XYZ"),
         ("devices: [{model: mi300x, power_limit_watts: 9000}]", "power_limit_watts"),
         ("rocm_version: '3.0'", "rocm_version"),

@@ -161,7 +161,7 @@ def test_an_npu_that_is_not_there(ready_node: MakeNode) -> None:
     [
         (described("[{model: h100}]"), "is not one of 310,"),
         (described("[{model: 910b3}, {model: a3}]"), "chips of one layout"),
-        (described("[{model: 910b3, count: 2}]", npu_ids="[1]"), "there are 2 NPUs; got 1 ids"),
+        (described("[{model: 910b3, count: 2}]", npu_ids="[1]"), "expected 2 ids, one for each NPU; got 1"),
         (described("[{model: 910b3, count: 2}]", npu_ids="[1, 1]"), "is the id of another NPU"),
         (described("[{model: 910b3}]", npu_ids="[-1]"), "npu_ids[0]: -1 is not a whole number"),
         (described("[{model: 910b3}]", driver_version="latest"), "is not a version"),

@@ -1,4 +1,4 @@
-"""The Ascend reader on tools of a test's own: who is who, what is asked once, and what waits for whom."""
+"""The Ascend reader with scripts as npu-smi: identity of chips, repeated queries, and tools that hang."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import HealthState, Vendor
 from accelscope.parsing import Parsed
 from accelscope.vendors.ascend import parse_info
-from accelscope.vendors.ascend.details import Enumeration
+from accelscope.vendors.ascend.details import ChipRegistry
 from accelscope.vendors.ascend.driver_source import ErrorLog
-from accelscope.vendors.ascend.smi import Answer, NpuSmi, environment
+from accelscope.vendors.ascend.smi import NpuSmi, SmiResult, environment
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ BY_ADDRESS = ["ascend:0000:c1:00.0-npu-2-0", "ascend:0000:c2:00.0-npu-5-0"]
 LIST = "printf 'NPU ID : 2\\nNPU ID : 5\\n'"
 
 
-def first_says(text: str, times: int) -> str:
-    """Instead of the answer, to the first so many runs with these arguments."""
+def fail_first(text: str, times: int) -> str:
+    """Print the text instead of the output in the first runs with the same arguments."""
     return f"""if [ $(grep -cxFe "$*" "$0.log") -le {times} ]; then echo '{text}'; exit 1; fi; """
 
 
-def shows(text: str) -> str:
+def print_text(text: str) -> str:
     return f"cat <<'END'\n{text}END"
 
 
 def script(
     table: str = TABLE,
     *,
-    numbers: str = shows(MAP),
+    numbers: str = print_text(MAP),
     listed: str = LIST,
     board: str = f"echo '{REFUSED}'",
     other: str = f"echo '{REFUSED}'",
@@ -77,12 +77,12 @@ case "$*" in
 esac"""
 
 
-def asked(tmp_path: Path) -> list[str]:
+def runs(tmp_path: Path) -> list[str]:
     return (tmp_path / "npu-smi-0.log").read_text().splitlines()
 
 
 def wait_for(arguments: str, tmp_path: Path) -> None:
-    wait_until(lambda: arguments in asked(tmp_path), f"{arguments} is asked")
+    wait_until(lambda: arguments in runs(tmp_path), f"{arguments} is run")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def wait_for(arguments: str, tmp_path: Path) -> None:
         (f"echo '{REFUSED}'", BY_ADDRESS),
         ('printf "NPU ID : $5\\nSerial Number : NA\\n"', BY_ADDRESS),
     ],
-    ids=["die", "serial number", "refused", "nothing told"],
+    ids=["die", "serial number", "refused", "no value"],
 )
 def test_a_chip_is_known_by_the_most_stable_fact(watch_script: "Watch", board: str, ids: list[str]) -> None:
     watched = watch_script(script(board=board))
@@ -218,9 +218,9 @@ def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", 
         (tmp_path / "dev" / name).touch()
     watched = watch_script(
         script(
-            numbers=first_says(IN_USE, 1) + shows(PHYSICAL_MAP),
-            listed=first_says(IN_USE, 1) + LIST,
-            board=first_says(IN_USE, 2) + DIE,
+            numbers=fail_first(IN_USE, 1) + print_text(PHYSICAL_MAP),
+            listed=fail_first(IN_USE, 1) + LIST,
+            board=fail_first(IN_USE, 2) + DIE,
         )
     )
     assert [len(watched.devices()) for _ in range(2)] == [0, 0]
@@ -238,7 +238,7 @@ def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", 
 def test_a_board_that_was_in_use_is_asked_as_often_as_others(watch_script: "Watch") -> None:
     """A refusal for good of what is asked of the chip is no attempt at what is asked of its board."""
     board = f"if [ $# = 7 ]; then echo '{REFUSED}'; exit 1; fi; "
-    board += first_says(IN_USE, 2) + 'printf "NPU ID : $5\\nSerial Number : S$5\\n"'
+    board += fail_first(IN_USE, 2) + 'printf "NPU ID : $5\\nSerial Number : S$5\\n"'
     watched = watch_script(script(board=board))
     assert [d.id for d in watched.until(lambda result: bool(result.devices)).devices] == [
         "ascend:S2-0",
@@ -247,11 +247,11 @@ def test_a_board_that_was_in_use_is_asked_as_often_as_others(watch_script: "Watc
 
 
 def test_numbers_are_asked_for_until_the_driver_tells_them(watch_script: "Watch", tmp_path: Path) -> None:
-    watched = watch_script(script(numbers=first_says(IN_USE, 5) + shows(MAP), board=DIE))
+    watched = watch_script(script(numbers=fail_first(IN_USE, 5) + print_text(MAP), board=DIE))
     indexes = [[d.index for d in watched.devices()] for _ in range(8)]
     assert indexes == [[None, None]] * 5 + [[0, 1]] * 3
-    assert asked(tmp_path).count("info -m") == 6
-    assert asked(tmp_path).count("info -l") == 1
+    assert runs(tmp_path).count("info -m") == 6
+    assert runs(tmp_path).count("info -l") == 1
 
 
 @pytest.mark.parametrize("text", [REFUSED, "command or option is not found.", "Operation not permitted."])
@@ -261,12 +261,12 @@ def test_numbers_that_are_refused_for_good_are_not_asked_for_again(
     watched = watch_script(script(numbers=f"echo '{text}'", board=DIE))
     for _ in range(3):
         watched.read()
-    assert asked(tmp_path).count("info -m") == 1
+    assert runs(tmp_path).count("info -m") == 1
 
 
 def test_numbers_are_asked_for_again_after_an_internal_error_of_the_driver(watch_script: "Watch") -> None:
     internal = "dcmi module initialize failed. ret is -8005"
-    watched = watch_script(script(numbers=first_says(internal, 2) + shows(MAP), board=DIE))
+    watched = watch_script(script(numbers=fail_first(internal, 2) + print_text(MAP), board=DIE))
     assert [[d.index for d in watched.devices()] for _ in range(3)] == [[None, None]] * 2 + [[0, 1]]
 
 
@@ -277,20 +277,20 @@ def test_a_chip_that_the_map_does_not_number_is_asked_for_again(
     lacking = MAP[: MAP.index("5  0")] + row
     whole = tmp_path / "whole"
     numbers = f"[ -e {whole} ] || {{ printf '{lacking.encode('unicode_escape').decode()}'; exit; }}\n"
-    watched = watch_script(script(numbers=numbers + shows(MAP), board=DIE))
+    watched = watch_script(script(numbers=numbers + print_text(MAP), board=DIE))
     assert [[d.index for d in watched.devices()] for _ in range(2)] == [[0, None]] * 2
-    assert asked(tmp_path).count("info -m") == 2
+    assert runs(tmp_path).count("info -m") == 2
     whole.touch()
     assert [[d.index for d in watched.devices()] for _ in range(2)] == [[0, 1]] * 2
-    assert asked(tmp_path).count("info -m") == 3
+    assert runs(tmp_path).count("info -m") == 3
 
 
 def test_a_list_of_npus_that_was_refused_is_asked_for_again(watch_script: "Watch", tmp_path: Path) -> None:
     longer = LIST.replace("NPU ID : 5", "NPU ID : 5\\nNPU ID : 7")
-    watched = watch_script(script(listed=first_says(IN_USE, 1) + longer, board=DIE))
+    watched = watch_script(script(listed=fail_first(IN_USE, 1) + longer, board=DIE))
     assert [watched.read().state.devices_expected for _ in range(3)] == [2, 3, 3]
-    assert asked(tmp_path).count("info -l") == 2
-    assert asked(tmp_path).count("info -m") == 1
+    assert runs(tmp_path).count("info -l") == 2
+    assert runs(tmp_path).count("info -m") == 1
 
 
 def test_numbers_that_never_come_do_not_keep_chips_from_being_known() -> None:
@@ -298,26 +298,26 @@ def test_numbers_that_never_come_do_not_keep_chips_from_being_known() -> None:
     now = 0.0
 
     class Smi:
-        def ask(self, arguments: list[str], parse: Callable[[str], Parsed]) -> Answer:
+        def query(self, arguments: list[str], parse: Callable[[str], Parsed]) -> SmiResult:
             nonlocal now
             if arguments == ["-m"]:
                 now += 10.0
                 raise ReaderError("tool_timeout", "it hangs")
             text = f"NPU ID : {arguments[3]}\nChip ID : 0\nVDie ID : 0000000A 0000000{arguments[3]}\n"
-            return Answer(parse(text), text, 0)
+            return SmiResult(parse(text), text, 0)
 
-    enumeration = Enumeration(cast("NpuSmi", Smi()), 1.0, monotonic=lambda: now)
+    registry = ChipRegistry(cast("NpuSmi", Smi()), 1.0, monotonic=lambda: now)
     devices = parse_info.parse(TABLE).devices
     for _ in range(5):
-        enumeration.learn(devices)
-    assert all(enumeration.who(device) for device in devices)
+        registry.update(devices)
+    assert all(registry.identity(device) for device in devices)
 
 
 def test_who_chips_are_is_asked_once(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script(script(board='printf "NPU ID : $5\\nSerial Number : S$5\\n"'))
     for _ in range(4):
         watched.read()
-    counts = {line: asked(tmp_path).count(line) for line in asked(tmp_path)}
+    counts = {line: runs(tmp_path).count(line) for line in runs(tmp_path)}
     assert counts["info"] == 4
     assert counts["info -m"] == counts["info -l"] == 1
     assert counts["info -t board -i 2 -c 0"] == counts["info -t board -i 5 -c 0"] == 1
@@ -329,7 +329,7 @@ def test_what_a_board_does_not_support_is_not_asked_again(watch_script: "Watch",
     wait_for("info -t common -i 5", tmp_path)
     time.sleep(0.8)  # another round
     result = watched.read()
-    assert asked(tmp_path).count("info -t usages -i 2") == 1
+    assert runs(tmp_path).count("info -t usages -i 2") == 1
     assert {c.reason for c in result.state.errors} <= {"not_supported"}
 
 
@@ -337,7 +337,7 @@ def test_health_is_asked_of_sick_chips_only(watch_script: "Watch", tmp_path: Pat
     watched = watch_script(script(TABLE.replace("| 5     910X  | OK     |", "| 5     910X  | Alarm  |")))
     watched.read()
     wait_for("info -t health -i 5 -c 0", tmp_path)
-    assert "info -t health -i 2 -c 0" not in asked(tmp_path)
+    assert "info -t health -i 2 -c 0" not in runs(tmp_path)
 
 
 def test_details_that_hang_keep_nobody_waiting(watch_script: "Watch") -> None:
@@ -460,8 +460,8 @@ def test_the_tool_finds_the_drivers_libraries() -> None:
 
 def test_a_million_codes_are_not_kept() -> None:
     log = ErrorLog()
-    log.note("a", (str(n) for n in range(10_000)), 1.0)
-    log.note("a", (str(n) for n in range(10_000)), 2.0)
-    assert len(log.of("a")) == 256
-    assert {(e.count, e.last_seen) for e in log.of("a")} == {(1, 2.0)}
-    assert log.of("b") == ()
+    log.record("a", (str(n) for n in range(10_000)), 1.0)
+    log.record("a", (str(n) for n in range(10_000)), 2.0)
+    assert len(log.counts("a")) == 256
+    assert {(e.count, e.last_seen) for e in log.counts("a")} == {(1, 2.0)}
+    assert log.counts("b") == ()

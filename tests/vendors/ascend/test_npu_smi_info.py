@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, ProcessType
-from accelscope.vendors.ascend.parse_info import has_process_table, is_whole, parse
+from accelscope.vendors.ascend.parse_info import has_process_table, is_complete, parse
 
 MIB = 2**20
 
@@ -284,10 +284,10 @@ def test_two_npus_with_one_bus_address_have_two_ids() -> None:
 
 
 def test_whether_the_table_is_whole() -> None:
-    assert is_whole(PAIR)
-    assert is_whole(PAIR + "[WARNING]The driver package may not be completely installed\n")
-    assert not is_whole("".join(PAIR.splitlines(keepends=True)[:-1]))
-    assert not is_whole("")
+    assert is_complete(PAIR)
+    assert is_complete(PAIR + "[WARNING]The driver package may not be completely installed\n")
+    assert not is_complete("".join(PAIR.splitlines(keepends=True)[:-1]))
+    assert not is_complete("")
     assert has_process_table(PAIR)
     assert not has_process_table("".join(PAIR.splitlines(keepends=True)[:12]))
 

@@ -1,4 +1,4 @@
-"""A node without anything of Ascend's loads nothing of what reads it."""
+"""A node without Ascend chips does not load the code that reads them."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_device_files_without_the_tool_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(DriverAbsent):
         reader.survey()
     (tmp_path / "davinci0").touch()
-    with pytest.raises(ReaderError, match="is missing") as raised:
+    with pytest.raises(ReaderError, match="is not installed") as raised:
         reader.survey()
     assert raised.value.reason == "tool_missing"
     reader.close()

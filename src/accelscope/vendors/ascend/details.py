@@ -1,7 +1,7 @@
-"""What `npu-smi info -t …` adds to the table: asked board by board, beside the collections.
+"""Queries besides the table of `npu-smi info`: details of each board, and the identity of new chips.
 
-Each run of the tool starts the driver's management library anew, and there are five or more runs a board, so
-that this is done once in a while. A board that does not answer costs only itself.
+Each run of npu-smi initialises the driver's management library, and a board needs five or more runs. So
+details are read in the background at intervals. A board that does not answer does not affect the others.
 """
 
 import time
@@ -31,15 +31,15 @@ from accelscope.vendors.ascend.parse_values import (
 from accelscope.vendors.ascend.smi import NpuSmi, chip_arguments
 from accelscope.vendors.common.contract import ReaderError
 
-_OF_BOARDS = (
+_BOARD_QUERIES = (
     ("usages", parse_usages),
     ("ecc", parse_ecc),
     ("memory", parse_memory),
     ("volt", parse_volt),
 )
-_MOST_SILENT_BOARDS = 2  # after these the tool itself is taken to hang, and the round ends
+_MOST_FAILED_BOARDS = 2  # then the tool itself probably hangs, and the round ends
 
-# Who a chip is and how it is, is said elsewhere; all else may be a detail.
+# Identity and state of a chip come from other queries.
 _NO_DETAILS = frozenset(
     {
         *("vendor", "id", "uuid", "index", "model", "pci_address", "board_id", "chip_id", "physical_id"),
@@ -47,17 +47,17 @@ _NO_DETAILS = frozenset(
         "memory_used_ratio",  # the table has sizes
     }
 )
-_BY_NAME = {"sensors": "name", "clocks": "domain", "rails": "name"}  # lists, and what tells members apart
+_NAME_FIELDS = {"sensors": "name", "clocks": "domain", "rails": "name"}  # of the members of lists
 _DETAILS = tuple(f.name for f in fields(Device) if f.name not in _NO_DETAILS)
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What to ask of, as the last table showed it."""
+class DetailQuery:
+    """What the next round of details queries, according to the last table."""
 
     chips: Mapping[Chip, str | None] = field(default_factory=dict)  # with their bus addresses
     unhealthy: frozenset[Chip] = frozenset()  # only these have error codes
-    processes: bool = False  # the table has none
+    processes: bool = False  # whether to query processes, because the table has none
 
     @property
     def boards(self) -> tuple[int, ...]:
@@ -66,14 +66,14 @@ class Questions:
     def chips_of(self, board: int) -> tuple[Chip, ...]:
         return tuple(chip for chip in self.chips if chip[0] == board)
 
-    def place_of(self, board: int) -> tuple[int, str | None]:
+    def board_key(self, board: int) -> tuple[int, str | None]:
         return board, self.chips[self.chips_of(board)[0]]
 
 
 @dataclass(slots=True)
 class Details:
-    """What a round brought: `boards` and `board_watts` by NPU id, the rest by chip. `addresses` are where the
-    chips were then: after a reset the same numbers may be another's."""
+    """The result of a round: `boards` and `board_watts` by NPU id, the rest by chip. `addresses` are the bus
+    addresses of the chips: after a reset, another chip may have the same numbers."""
 
     taken_at: float  # seconds since the epoch
     addresses: Mapping[Chip, str | None] = field(default_factory=dict)
@@ -84,85 +84,81 @@ class Details:
     processes: dict[Chip, tuple[Process, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
-    def about(self, devices: Iterable[Device]) -> "Details":
-        """The part that is about these chips."""
+    def restricted_to(self, devices: Iterable[Device]) -> "Details":
         same = {chip_of(d) for d in devices if self.addresses.get(chip_of(d), "") == d.pci_address}
         boards = {board for board, _ in same}
         return Details(
             self.taken_at,
             self.addresses,
-            chips={chip: told for chip, told in self.chips.items() if chip in same},
-            health={chip: told for chip, told in self.health.items() if chip in same},
-            boards={board: told for board, told in self.boards.items() if board in boards},
+            chips={chip: found for chip, found in self.chips.items() if chip in same},
+            health={chip: device for chip, device in self.health.items() if chip in same},
+            boards={board: device for board, device in self.boards.items() if board in boards},
             board_watts={board: watts for board, watts in self.board_watts.items() if board in boards},
             processes={chip: found for chip, found in self.processes.items() if chip in same},
         )
 
 
-class DetailRounds:
-    """One round asks all boards. What a board does not support is not asked again."""
+class DetailCollector:
+    """Queries all boards in one round. A query that a board does not support is not repeated."""
 
-    def __init__(self, smi: NpuSmi, questions: Callable[[], Questions], clock: Callable[[], float]) -> None:
+    def __init__(self, smi: NpuSmi, query: Callable[[], DetailQuery], clock: Callable[[], float]) -> None:
         self._smi = smi
-        self._questions = questions
+        self._query = query
         self._clock = clock
         self._unsupported: set[tuple[str, int]] = set()
-        # A board's facts do not change: asked once for a board in a place on the bus.
+        # The output of `-t board` does not change, so it is read once for a board at a bus address.
         self._boards: dict[tuple[int, str | None], Device] = {}
 
-    def __call__(self) -> Details:
-        questions = self._questions()
-        details = Details(self._clock(), questions.chips)
-        places = {questions.place_of(board) for board in questions.boards}
-        self._boards = {place: told for place, told in self._boards.items() if place in places}
-        silent = 0
-        for asked, board in enumerate(questions.boards, start=1):
+    def collect(self) -> Details:
+        query = self._query()
+        details = Details(self._clock(), query.chips)
+        keys = {query.board_key(board) for board in query.boards}
+        self._boards = {key: device for key, device in self._boards.items() if key in keys}
+        failed = 0
+        for tried, board in enumerate(query.boards, start=1):
             try:
-                self._ask_board(board, questions, details)
+                self._collect_board(board, query, details)
             except ReaderError as error:
                 details.failures.append(error.reason)
-                silent += 1
-                if silent == asked == len(questions.boards) or silent == asked == _MOST_SILENT_BOARDS:
-                    raise  # nobody answers: what was told before is better than nothing
-                if silent >= _MOST_SILENT_BOARDS:
+                failed += 1
+                if failed == tried == len(query.boards) or failed == tried == _MOST_FAILED_BOARDS:
+                    raise  # no board answers: the details of the previous round stay in use
+                if failed >= _MOST_FAILED_BOARDS:
                     break
-        details.boards = {board: told for (board, _), told in self._boards.items()}
+        details.boards = {board: device for (board, _), device in self._boards.items()}
         return details
 
-    def _ask_board(self, board: int, questions: Questions, details: Details) -> None:
-        """Raises ReaderError when the tool itself fails: it would at the next question too."""
-        chips = questions.chips_of(board)
-        if questions.place_of(board) not in self._boards:
-            told = self._ask("board", board, None, parse_board, details)
-            if told.devices:
-                self._boards[questions.place_of(board)] = told.devices[0]
-        for kind, parse in _OF_BOARDS:
-            self._keep(self._ask(kind, board, None, parse, details), chips, details)
-        self._keep(
-            self._ask("common", board, None, lambda text: self._common(text, board, details), details),
-            chips,
-            details,
-        )
+    def _collect_board(self, board: int, query: DetailQuery, details: Details) -> None:
+        """Raises ReaderError if the tool itself fails, since the next run would fail too."""
+        chips = query.chips_of(board)
+        if query.board_key(board) not in self._boards:
+            parsed = self._run("board", board, None, parse_board, details)
+            if parsed.devices:
+                self._boards[query.board_key(board)] = parsed.devices[0]
+
+        def parse_common_and_power(text: str) -> Parsed:
+            watts = board_power_watts(text)
+            if watts is not None:
+                details.board_watts[board] = watts
+            return parse_common(text)
+
+        for kind, parse in (*_BOARD_QUERIES, ("common", parse_common_and_power)):
+            for device in self._run(kind, board, None, parse, details).devices:
+                details.chips.setdefault(_chip_of(device, chips), []).append(device)
         for chip in chips:
-            if chip in questions.unhealthy:
-                told = self._ask("health", board, chip[1], parse_health, details)
-                if told.devices:
-                    details.health[chip] = told.devices[0]
-        if questions.processes:
-            told = self._ask("proc-mem", board, None, parse_proc_mem, details)
-            for device in told.devices:
+            if chip in query.unhealthy:
+                parsed = self._run("health", board, chip[1], parse_health, details)
+                if parsed.devices:
+                    details.health[chip] = parsed.devices[0]
+        if query.processes:
+            parsed = self._run("proc-mem", board, None, parse_proc_mem, details)
+            for device in parsed.devices:
                 chip = _chip_of(device, chips)
-                details.processes[chip] = tuple(p for p in told.processes if p.device == device.id)
-            if len(chips) == 1 and not told.devices and told.processes:
-                details.processes[chips[0]] = told.processes
+                details.processes[chip] = tuple(p for p in parsed.processes if p.device == device.id)
+            if len(chips) == 1 and not parsed.devices and parsed.processes:
+                details.processes[chips[0]] = parsed.processes
 
-    def _common(self, text: str, board: int, details: Details) -> Parsed:
-        watts = board_power_watts(text)
-        if watts is not None:
-            details.board_watts[board] = watts
-        return parse_common(text)
-
-    def _ask(
+    def _run(
         self,
         kind: str,
         board: int,
@@ -173,7 +169,7 @@ class DetailRounds:
         if (kind, board) in self._unsupported:
             return Parsed()
         try:
-            return self._smi.ask(chip_arguments(kind, board, chip), parse).parsed
+            return self._smi.query(chip_arguments(kind, board, chip), parse).parsed
         except ReaderError as error:
             if error.reason.startswith("tool_"):
                 raise
@@ -183,42 +179,38 @@ class DetailRounds:
                 details.failures.append(error.reason)
             return Parsed()
 
-    @staticmethod
-    def _keep(told: Parsed, chips: tuple[Chip, ...], details: Details) -> None:
-        for device in told.devices:
-            details.chips.setdefault(_chip_of(device, chips), []).append(device)
 
-
-def with_details(device: Device, details: Details) -> Device:
-    """The chip as the table shows it, with what only the details tell. The table is newer and finer, so that
-    it is believed where both tell."""
+def add_details(device: Device, details: Details) -> Device:
+    """The chip of the table, with values that only the details have. The table is newer and more precise, so
+    its values are preferred."""
     chip = chip_of(device)
-    filled: dict[str, Any] = {}
-    elsewhere = {absence.field for absence in device.absent if absence.reason is AbsenceReason.SHARED}
+    added: dict[str, Any] = {}
+    shared = {absence.field for absence in device.absent if absence.reason is AbsenceReason.SHARED}
     board = details.boards.get(chip[0])
-    for told in (*details.chips.get(chip, ()), *([board] if board is not None else ())):
+    for source in (*details.chips.get(chip, ()), *([board] if board is not None else ())):
         for name in _DETAILS:
-            value, there = getattr(told, name), filled.get(name, getattr(device, name))
-            if value in (None, ()) or name in elsewhere:
+            value, present = getattr(source, name), added.get(name, getattr(device, name))
+            if value in (None, ()) or name in shared:
                 continue
-            if name in _BY_NAME:
-                filled[name] = _joined(there, value, _BY_NAME[name])
-            elif there in (None, ()):
-                filled[name] = value
-    absent = tuple(absence for absence in device.absent if absence.field not in filled)
-    return replace(device, absent=absent, health=_health(device, details), **filled)
+            if name in _NAME_FIELDS:
+                added[name] = _merge(present, value, _NAME_FIELDS[name])
+            elif present in (None, ()):
+                added[name] = value
+    absent = tuple(absence for absence in device.absent if absence.field not in added)
+    return replace(device, absent=absent, health=_health(device, details), **added)
 
 
-def _joined(there: tuple[Any, ...], more: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    """Several commands tell of different clocks and sensors."""
-    known = {getattr(member, name) for member in there}
-    return (*there, *(member for member in more if getattr(member, name) not in known))
+def _merge(present: tuple[Any, ...], more: tuple[Any, ...], name_field: str) -> tuple[Any, ...]:
+    """Commands report different clocks and sensors."""
+    names = {getattr(member, name_field) for member in present}
+    return (*present, *(member for member in more if getattr(member, name_field) not in names))
 
 
-def with_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[Chip, Device]:
-    """Where no chip of a board measures its power but the board's controller does, it stands at the first."""
+def add_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[Chip, Device]:
+    """If no chip of a board measures its power but the board's controller does, publish it at the first
+    chip."""
     measured = {chip[0] for chip, device in devices.items() if device.power_watts is not None}
-    given: set[int] = set()
+    published: set[int] = set()
     changed: dict[Chip, Device] = {}
     for chip, device in devices.items():
         watts = details.board_watts.get(chip[0])
@@ -226,50 +218,41 @@ def with_board_power(devices: Mapping[Chip, Device], details: Details) -> dict[C
             changed[chip] = device
             continue
         absent = tuple(absence for absence in device.absent if absence.field != "power_watts")
-        if chip[0] in given:
+        if chip[0] in published:
             shared = Absence("power_watts", AbsenceReason.SHARED)
             changed[chip] = replace(device, absent=(*absent, shared))
         else:
             changed[chip] = replace(device, absent=absent, power_watts=watts)
-            given.add(chip[0])
+            published.add(chip[0])
     return changed
 
 
 def _health(device: Device, details: Details) -> Health:
-    """The table has the newer word; what the driver says to it comes with its error codes."""
-    told = details.health.get(chip_of(device))
-    if told is None or device.health.state is HealthState.OK or device.health.vendor_word is None:
+    """The state in the table is newer. The driver's text comes with the error codes, and is used if it
+    belongs to the same state."""
+    detail = details.health.get(chip_of(device))
+    if detail is None or device.health.state is HealthState.OK or device.health.vendor_word is None:
         return device.health
-    if told.health.vendor_word != device.health.vendor_word:
+    if detail.health.vendor_word != device.health.vendor_word:
         return device.health
-    return told.health
+    return detail.health
 
 
 def _chip_of(device: Device, chips: tuple[Chip, ...]) -> Chip:
-    """Of a board with one chip the commands do not always say which."""
+    """For a board with one chip, not all commands print the chip's number."""
     if device.chip_id is None and len(chips) == 1:
         return chips[0]
     return (device.board_id if device.board_id is not None else chips[0][0], device.chip_id)
 
 
-# --- enumeration ------------------------------------------------------------
-# Which chips there are and who they are: asked when the table shows others than before.
-#
-# An id must not change once it was given, so a chip is shown only when it is known who it is. Each costs a
-# run of the tool; those that do not fit into the time of one survey follow in the next.
-#
-# A driver that is in use or not ready refuses now and answers later. Who a chip is can wait for that only so
-# long; its numbers, on which no id depends, are asked for until they are told, one run a survey.
+_MOST_ATTEMPTS = 3  # then the id of a chip is made from its bus address
+_FINAL = frozenset({"not_supported", "unknown_option", "no_permission"})  # a retry would fail as well
 
-
-_MOST_ATTEMPTS = 3  # a chip whose tool fails so often is known by its bus address
-_FINAL = frozenset({"not_supported", "unknown_option", "no_permission"})  # asked again, it says the same
-
-Place = tuple[int, int | None, str | None]  # NPU, chip and bus address: while these stay, so does the chip
+ChipKey = tuple[int, int | None, str | None]  # NPU, chip and bus address: another chip has another key
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class ChipIdentity:
     id: str
     die: str | None = None
     serial: str | None = None
@@ -277,86 +260,95 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ChipNumbers:
     index: int | None = None  # in the runtime
     physical: int | None = None  # in /dev
 
 
-_NO_NUMBERS = Numbers()
+_NO_NUMBERS = ChipNumbers()
 
 
 @dataclass(slots=True)
-class Enumeration:
+class ChipRegistry:
+    """The chips of the node with their ids and numbers, updated when the table lists other chips than before.
+
+    An id must not change, so a chip is published only after it is identified. That takes a run of npu-smi for
+    each chip; chips that do not fit into the time of one survey follow in the next.
+
+    A driver that is in use or not ready refuses a query and answers it later. The identity of a chip is
+    queried a limited number of times. Its numbers, on which no id depends, are queried until they are known,
+    with one run in each survey."""
+
     smi: NpuSmi
     budget_seconds: float
     monotonic: Callable[[], float] = time.monotonic
-    listed_chips: int = 0  # that the driver counts, whether or not they have a row
-    _shown: frozenset[Place] = frozenset()  # at the last survey
+    listed_chips: int = 0  # according to the driver, including chips without a row in the table
+    _chips: frozenset[ChipKey] = frozenset()  # in the last survey
     _lacks_numbers: bool = False
     _lacks_list: bool = False
-    _numbers: dict[Chip, Numbers] = field(default_factory=dict)
-    _known: dict[Place, Who] = field(default_factory=dict)
-    _repeated: set[str] = field(default_factory=set)  # ids that several chips had at one time
-    _attempts: dict[Place | None, int] = field(default_factory=dict)  # None: at the list
+    _numbers: dict[Chip, ChipNumbers] = field(default_factory=dict)
+    _identities: dict[ChipKey, ChipIdentity] = field(default_factory=dict)
+    _repeated: set[str] = field(default_factory=set)  # ids that several chips had at the same time
+    _attempts: dict[ChipKey | None, int] = field(default_factory=dict)  # None is the list
 
-    def learn(self, devices: Iterable[Device]) -> list[str]:
-        """Ask about those that are new. Gives the reasons of what went wrong, to be counted."""
-        shown = dict.fromkeys(place_of(device) for device in devices)
+    def update(self, devices: Iterable[Device]) -> list[str]:
+        """Identify new chips. Returns the reasons of failures."""
+        chips = dict.fromkeys(key_of(device) for device in devices)
         until = self.monotonic() + self.budget_seconds
         warnings: list[str] = []
-        are_others = frozenset(shown) != self._shown
-        if are_others:
-            self._shown = frozenset(shown)
+        changed = frozenset(chips) != self._chips
+        if changed:
+            self._chips = frozenset(chips)
             self._lacks_numbers = self._lacks_list = True
             self._attempts.pop(None, None)
-            warnings += self._ask_numbers()
+            warnings += self._query_numbers()
             if self.monotonic() < until:
-                warnings += self._ask_list()
-        for place in shown:
-            if place not in self._known and self.monotonic() < until:
-                warnings += self._ask_who(place)
-        self._avoid_repeated_ids(shown)
-        # Last, since a run that hangs each time would leave no time to ask who chips are.
-        if not are_others and self.monotonic() < until:
+                warnings += self._query_list()
+        for key in chips:
+            if key not in self._identities and self.monotonic() < until:
+                warnings += self._identify(key)
+        self._avoid_repeated_ids(chips)
+        # Last, since a run that hangs each time would leave no time to identify chips.
+        if not changed and self.monotonic() < until:
             if self._lacks_numbers:
-                warnings += self._ask_numbers()
+                warnings += self._query_numbers()
             elif self._lacks_list:
-                warnings += self._ask_list()
+                warnings += self._query_list()
         return warnings
 
-    def who(self, device: Device) -> Who | None:
-        """None: not asked yet."""
-        return self._known.get(place_of(device))
+    def identity(self, device: Device) -> ChipIdentity | None:
+        """None if the chip is not identified yet."""
+        return self._identities.get(key_of(device))
 
-    def numbers(self, device: Device) -> Numbers:
-        return self._numbers.get(place_of(device)[:2], _NO_NUMBERS)
+    def numbers(self, device: Device) -> ChipNumbers:
+        return self._numbers.get(key_of(device)[:2], _NO_NUMBERS)
 
-    def _ask_numbers(self) -> list[str]:
+    def _query_numbers(self) -> list[str]:
         try:
-            mapped = self.smi.ask(["-m"], parse_map).parsed.devices
+            mapped = self.smi.query(["-m"], parse_map).parsed.devices
         except ReaderError as error:
             self._lacks_numbers = error.reason not in _FINAL
             return [error.reason]
-        # Where the table has no chips, the map has one, number 0, of each NPU.
-        by_chip = {(d.board_id, d.chip_id): Numbers(d.index, d.physical_id) for d in mapped}
+        # If the table has no chip numbers, the map has chip 0 for each NPU.
+        by_chip = {(d.board_id, d.chip_id): ChipNumbers(d.index, d.physical_id) for d in mapped}
         self._numbers = {
             (board, chip): by_chip.get((board, 0 if chip is None else chip), _NO_NUMBERS)
-            for board, chip, _ in self._shown
+            for board, chip, _ in self._chips
         }
         self._lacks_numbers = _NO_NUMBERS in self._numbers.values()
         return []
 
-    def _ask_list(self) -> list[str]:
+    def _query_list(self) -> list[str]:
         try:
-            listed = boards_in(self.smi.ask(["-l"], parse_list).text)
+            listed = boards_in(self.smi.query(["-l"], parse_list).text)
         except ReaderError as error:
-            self._lacks_list = self._may_try_again(None, error)
+            self._lacks_list = self._should_retry(None, error)
             return [error.reason]
         self._lacks_list = False
         self.listed_chips = sum(listed.values())
-        return ["npu_without_row"] if listed.keys() - {board for board, _, _ in self._shown} else []
+        return ["npu_without_row"] if listed.keys() - {board for board, _, _ in self._chips} else []
 
-    def _avoid_repeated_ids(self, shown: Iterable[Place]) -> None:
+    def _avoid_repeated_ids(self, chips: Iterable[ChipKey]) -> None:
         """Chips that report the same die, or boards that report the same serial number, have ids from their
         addresses and numbers: all of them, and until the agent ends. So neither the order of the rows nor a
         chip that is added or removed later changes these ids.
@@ -365,44 +357,46 @@ class Enumeration:
         has the id from the die until the other one is identified. And the agent starts while only one of the
         chips is listed: that one has the id from the die, as a chip with a die of its own would.
         """
-        counts = Counter(self._known[place].id for place in shown if place in self._known)
+        counts = Counter(self._identities[key].id for key in chips if key in self._identities)
         self._repeated.update(id_ for id_, count in counts.items() if count > 1)
-        for place, who in self._known.items():
-            if who.id in self._repeated:
-                board, chip, address = place
-                self._known[place] = replace(who, id=chip_device_id(pci=address, board=board, chip=chip))
+        for key, identity in self._identities.items():
+            if identity.id in self._repeated:
+                board, chip, address = key
+                id_ = chip_device_id(pci=address, board=board, chip=chip)
+                self._identities[key] = replace(identity, id=id_)
 
-    def _ask_who(self, place: Place) -> list[str]:
-        board, chip, address = place
+    def _identify(self, key: ChipKey) -> list[str]:
+        board, chip, address = key
         warnings: list[str] = []
         die = serial = firmware = None
-        for of_chip in dict.fromkeys((chip, None)):
+        for argument in dict.fromkeys((chip, None)):
             try:
-                told = self.smi.ask(chip_arguments("board", board, of_chip), parse_board)
+                result = self.smi.query(chip_arguments("board", board, argument), parse_board)
             except ReaderError as error:
                 warnings.append(error.reason)
-                if self._may_try_again(place, error):
+                if self._should_retry(key, error):
                     return warnings
                 continue
-            devices = told.parsed.devices
+            devices = result.parsed.devices
             own = next((device for device in devices if device.chip_id == chip), None)
-            is_of_chip = own is not None or of_chip is not None  # else it is the board's
+            is_chip = own is not None or argument is not None  # otherwise the output is about the board
             device = own or devices[0]
-            die, serial = device.uuid if is_of_chip else None, device.serial
+            die, serial = device.uuid if is_chip else None, device.serial
             firmware = device.firmware_version or firmware
             if die is not None or serial is not None:
                 break
         id_ = chip_device_id(die=die, serial=serial, pci=address, board=board, chip=chip)
-        self._known[place] = Who(id_, die, serial, firmware)
+        self._identities[key] = ChipIdentity(id_, die, serial, firmware)
         return warnings
 
-    def _may_try_again(self, place: Place | None, error: ReaderError) -> bool:
-        """What is refused for good is no attempt: the same survey may ask something else of the place."""
+    def _should_retry(self, key: ChipKey | None, error: ReaderError) -> bool:
+        """A final refusal does not count as an attempt: the same survey may try another query for the
+        chip."""
         if error.reason in _FINAL:
             return False
-        self._attempts[place] = self._attempts.get(place, 0) + 1
-        return self._attempts[place] < _MOST_ATTEMPTS
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+        return self._attempts[key] < _MOST_ATTEMPTS
 
 
-def place_of(device: Device) -> Place:
+def key_of(device: Device) -> ChipKey:
     return (*chip_of(device), device.pci_address)

@@ -8,14 +8,14 @@ from accelscope.model import AbsenceReason, Device, Health, HealthState, Vendor,
 from accelscope.vendors.ascend import quantities
 from accelscope.vendors.common.draft import DeviceDraft
 
-# Who a chip is: the most stable fact that npu-smi tells of it.
+# Ids of chips, from the most stable value that npu-smi prints.
 
 _DIE = re.compile(r"(?:[0-9A-Za-z]{1,16},\s*)?([0-9A-Fa-f]{8}(?:[ -][0-9A-Fa-f]{8}){1,7})")
 
 
 def die_id(text: str) -> str | None:
-    """`VDie ID`, printed in groups divided by blanks, as one word; Huawei's own exporter joins it the same
-    way. The 310 puts the chip's version before it. A chip that does not tell prints zeros."""
+    """`VDie ID`, which is printed in groups, joined with hyphens as in Huawei's npu-exporter. The 310 prints
+    the chip's version before it. Zeros mean that it is unknown."""
     match = _DIE.fullmatch(text.strip()) if len(text) <= 120 else None
     if match is None:
         return None
@@ -31,10 +31,10 @@ def chip_device_id(
     board: int | None = None,
     chip: int | None = None,
 ) -> str:
-    """The id depends on this chip alone, never on which others are listed. A board's serial number is that of
-    all its chips, and chips may share a bus address, so numbers follow both. Numbers alone are a last resort:
-    they are assigned anew at each boot."""
-    die, serial = (None if fact and is_masked(fact) else fact for fact in (die, serial))
+    """The id depends on this chip alone, not on the other chips of the node. The chips of a board have the
+    same serial number, and chips may share a bus address, so the numbers are appended to both. Numbers alone
+    are the last resort: they are assigned at each boot."""
+    die, serial = (None if value and is_masked(value) else value for value in (die, serial))
     if serial and chip is not None:
         serial = f"{serial}-{chip}"
     if die or serial or board is None:
@@ -43,7 +43,7 @@ def chip_device_id(
     return device_id(Vendor("ascend"), serial=numbers if pci is None else f"{pci}-{numbers}")
 
 
-# npu-smi's words for the health of a chip, on the scale of all vendors.
+# Health, from the words of npu-smi.
 
 _STATES = {
     "ok": HealthState.OK,
@@ -55,12 +55,12 @@ _WORD_LIMIT = 32
 
 
 def health_of(word: str, information: str | None = None) -> Health:
-    """A word that is not known is not healthy. `information` is what the driver adds to its error codes."""
+    """An unknown word is not healthy. `information` is the driver's text for its error codes."""
     bare = word.strip()[:_WORD_LIMIT]
     state = _STATES.get(bare.casefold(), HealthState.UNKNOWN)
     if state is HealthState.OK:
         return Health(state, vendor_word=bare)
-    reason = f"the driver reports {bare}" if bare else "the driver does not tell"
+    reason = f"the driver reports {bare}" if bare else "the driver reports no health state"
     return Health(state, f"{reason}: {information}" if information else reason, bare or None)
 
 
@@ -77,7 +77,7 @@ class AscendDraft(DeviceDraft):
         return quantities.absence(text)
 
     def take_power(self, text: str | None, source: str) -> None:
-        """No running chip draws 0.0 W: the 310B prints that where it does not measure."""
+        """0.0 W means not measured: the 310B prints it."""
         self.take("power_watts", text, quantities.watts, source)
         if self.values.get("power_watts") == 0:
             del self.values["power_watts"]

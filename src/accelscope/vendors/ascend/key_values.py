@@ -1,9 +1,4 @@
-"""`key : value` lines of `npu-smi info -t …`, divided into blocks that belong to one chip each.
-
-In some commands `Chip ID : n` comes before the values of its chip, in others after them; which it is shows
-where the first one stands. The block of the board's controller (MCU) repeats the chips' keys, and belongs to
-none of them.
-"""
+"""The text of npu-smi: its messages, and the `key : value` lines of `npu-smi info -t …`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,19 +8,15 @@ from accelscope.parsing import ParseError
 from accelscope.vendors.ascend import quantities
 from accelscope.vendors.common.values import first_line, strange_output
 
-# --- messages ------------------------------------------------------------
-# What npu-smi says instead of, or between, its values.
-#
-# Each message has a reason that can be counted and that names a different thing to do. Lines that are merely
-# noise have none.
+# Messages that npu-smi prints instead of values or between them, with a reason for each. Reasons are counted
+# in metrics, and doctor has advice for each. Lines that can be ignored have no reason.
 
-
-_LINE_LIMIT = 500  # no message of the tool is longer
+_MESSAGE_LIMIT = 500  # no message of the tool is longer
 
 # Errors of DCMI, the library below the tool, by its codes.
 _CODES = {
     -8002: "no_permission",
-    -8005: "driver_error",  # "internal error": no access to the device files, or an upgraded driver, or else
+    -8005: "driver_error",  # "internal error": no access to the device files, a driver upgrade and others
     -8006: "driver_timeout",
     -8008: "no_devices",
     -8012: "not_ready",
@@ -36,7 +27,7 @@ _CODES = {
 }
 _CODE = re.compile(r"\bret(?: is |=)(-?[0-9]{1,6})", re.ASCII)
 
-# By beginning, the more special first. None: the reason is in the code that follows.
+# Matched at the beginning of a line, the more specific first. None: the reason follows from the error code.
 _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
@@ -58,7 +49,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
         (r".{0,80}npu-smi.{0,20}(?:command not found|: not found|no such file)", "tool_missing"),
     )
 )
-# A line that has none of these is no message: there may be a million lines.
+# Only lines with one of these are matched against the patterns: there may be a million lines.
 _SIGNS = re.compile(r"fail|support|no npu|not f|param|permi|root|execut|librar|no such", re.IGNORECASE)
 _NOISE = re.compile(r"drvmnggetconsoleloglevel|get pid name failed", re.IGNORECASE)
 _INCOMPLETE_DRIVER = re.compile(
@@ -66,7 +57,7 @@ _INCOMPLETE_DRIVER = re.compile(
 )
 # Another program of this name monitors the NPUs in AMD's Ryzen processors.
 _OTHER_TOOL = re.compile(r"xdna|ryzen|\bamd\b", re.IGNORECASE)
-_OTHER_TOOL_SAYS_SO_WITHIN = 4000
+_OTHER_TOOL_WITHIN = 4000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +67,9 @@ class Message:
 
 
 def message_of(line: str) -> Message | None:
-    """The message that a line is, or None."""
-    if _SIGNS.search(line, 0, _LINE_LIMIT) is None:
+    if _SIGNS.search(line, 0, _MESSAGE_LIMIT) is None:
         return None
-    text = line.strip("\ufeff \t\r\n")[:_LINE_LIMIT]
+    text = line.strip("\ufeff \t\r\n")[:_MESSAGE_LIMIT]
     if is_noise(text):
         return None
     for pattern, reason in _PATTERNS:
@@ -89,7 +79,7 @@ def message_of(line: str) -> Message | None:
 
 
 def is_noise(line: str) -> bool:
-    """Lines that npu-smi or its library print beside good values."""
+    """Whether npu-smi or its library prints this line besides valid values."""
     return _NOISE.match(line.strip("\ufeff \t\r")) is not None
 
 
@@ -101,18 +91,17 @@ def messages_in(text: str) -> Iterator[Message]:
 
 
 def driver_is_incomplete(text: str) -> bool:
-    """The tool says so after its table, when the driver's installation did not end well."""
+    """Whether the tool warns after its table that the driver's installation is incomplete."""
     return _INCOMPLETE_DRIVER.search(text[-4000:]) is not None
 
 
 def no_reading(text: str, tool: str) -> ParseError:
-    """Why an output without a single value is not a reading."""
+    """Why an output contains no values."""
     message = next(messages_in(text), None)
     if message is not None:
         return ParseError(message.reason, message.text)
-    if _OTHER_TOOL.search(text[:_OTHER_TOOL_SAYS_SO_WITHIN]):
-        said = first_line(text)
-        return ParseError("other_tool", f"this npu-smi is not Ascend's but one for AMD NPUs: {said}")
+    if _OTHER_TOOL.search(text[:_OTHER_TOOL_WITHIN]):
+        return ParseError("other_tool", f"this npu-smi is for AMD NPUs, not for Ascend: {first_line(text)}")
     return strange_output(text, tool)
 
 
@@ -121,18 +110,24 @@ def _reason_of_code(text: str) -> str:
     return _CODES.get(int(code[1]), "driver_error") if code else "driver_error"
 
 
-CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are no NPUs
+# `key : value` lines, divided into blocks of one chip each.
+#
+# In some commands `Chip ID : n` comes before the values of its chip, in others after them. The position of
+# the first one shows which. The block of the board's controller (MCU) has the keys of a chip but belongs to
+# none.
 
-_KEY_VALUES_LINE_LIMIT = 2000
+CONTROLLERS = frozenset({"mcu", "3559"})  # chips of the board that are not NPUs
+
+_LINE_LIMIT = 2000
 _MOST_OTHERS = 100_000  # lines of a block
 _NPU, _CHIP, _CHIP_COUNT, _CHIP_NAME = "npu id", "chip id", "chip count", "chip name"
-_PROCESS = "process id"  # begins a line of several pairs
-_HEADINGS = frozenset({_CHIP_COUNT, "npu name"})  # stand above the first chip
+_PROCESS = "process id"  # starts a line of several pairs
+_HEADINGS = frozenset({_CHIP_COUNT, "npu name"})  # before the first chip
 
 
 @dataclass(slots=True)
 class Block:
-    """Keys in small letters with single blanks. `others` are lines without a key."""
+    """Keys are in lower case with single blanks. `others` are lines without a key."""
 
     board: int | None = None
     chip: int | None = None
@@ -151,7 +146,7 @@ class _Section:
 
     board: int | None = None
     chip_count: int | None = None
-    chip_follows: bool | None = None  # None: no `Chip ID` was seen yet
+    chip_follows: bool | None = None  # whether `Chip ID` follows the values; None before the first one
     open: Block = field(default_factory=Block)
     done: list[Block] = field(default_factory=list)
 
@@ -165,9 +160,9 @@ class _Section:
         self.open = Block(self.board)
 
     def blocks(self) -> Iterator[Block]:
-        """What stands after the last `Chip ID` of a command that puts it last was cut off before its own."""
-        cut_off = self.chip_follows is True or (self.chip_follows is None and (self.chip_count or 0) > 1)
-        if not cut_off:
+        """If `Chip ID` follows the values, values after the last one are truncated and belong to no chip."""
+        truncated = self.chip_follows is True or (self.chip_follows is None and (self.chip_count or 0) > 1)
+        if not truncated:
             self.close()
         yield from self.done
 
@@ -178,7 +173,7 @@ def blocks_of(text: str) -> Iterator[Block]:
     for line in text.lstrip("\ufeff").split("\n"):
         entry = key_value(line)
         if entry is None:
-            if 0 < len(line) <= _KEY_VALUES_LINE_LIMIT and len(section.open.others) < _MOST_OTHERS:
+            if 0 < len(line) <= _LINE_LIMIT and len(section.open.others) < _MOST_OTHERS:
                 section.take_other(line.strip())
             continue
         key, value = entry
@@ -205,7 +200,7 @@ def _take(section: _Section, key: str, value: str) -> None:
     elif key in _HEADINGS:
         if key == _CHIP_COUNT and section.open.is_empty:
             section.chip_count = quantities.count(value)
-        elif key == _CHIP_COUNT:  # `-t board` prints it last, as one of the board's facts
+        elif key == _CHIP_COUNT:  # `-t board` prints it last, as a value of the board
             section.open.values.setdefault(key, value)
     else:
         section.open.values.setdefault(key, value)
@@ -224,8 +219,8 @@ def _take_chip(section: _Section, value: str) -> None:
 
 
 def key_value(line: str) -> tuple[str, str] | None:
-    """A key in small letters with single blanks, and its value. None: the line is not one such pair."""
-    if len(line) > _KEY_VALUES_LINE_LIMIT:
+    """The key in lower case with single blanks, and its value. None if the line is not such a pair."""
+    if len(line) > _LINE_LIMIT:
         return None
     key, colon, value = line.partition(":")
     folded = " ".join(key.casefold().split())
@@ -240,5 +235,5 @@ def chips_of(text: str) -> Iterator[Block]:
 
 
 def first_of(values: Mapping[str, str], *keys: str) -> str | None:
-    """The value of the first of these keys that is there."""
+    """The value of the first of these keys that exists."""
     return next((values[key] for key in keys if key in values), None)

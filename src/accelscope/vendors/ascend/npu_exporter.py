@@ -1,4 +1,4 @@
-"""`npu-exporter`: the names of Huawei's npu-exporter for Ascend."""
+"""Dialect `npu-exporter`: the metric names of Huawei's npu-exporter for Ascend."""
 
 from collections.abc import Mapping
 
@@ -25,12 +25,12 @@ _MOST_ERROR_CODES = 10
 
 
 def _has_hbm(device: Device) -> bool:
-    """The 310 family has DDR memory, all others high-bandwidth memory."""
+    """The 310 family has DDR memory, all others have HBM."""
     return "310" not in (device.model or "")
 
 
 def _has_vector_cores(device: Device) -> bool:
-    """Not the first generation of the 910, which calls itself 910A, 910B, 910ProA ..."""
+    """All but the first generation of the 910, which reports the names 910A, 910B, 910ProA ..."""
     return (device.model or "") not in ("910", "910A", "910B", "910ProA", "910ProB", "910PremiumA")
 
 
@@ -57,7 +57,7 @@ def _health(view: DeviceView) -> int:
 
 
 def _error_codes(device: Device) -> list[int]:
-    """Faults that are there now: those that the driver named when it last named any."""
+    """The current faults: the error codes with the latest timestamp."""
     if device.health.state in (HealthState.OK, HealthState.UNKNOWN):
         return []
     seen = [e for e in device.errors if e.kind == "npu" and e.count]
@@ -79,13 +79,13 @@ def _error_code(place: int) -> Family:
         return codes[place] if place < len(codes) else None
 
     name = "npu_chip_info_error_code" + (f"_{place}" if place else "")
-    return gauge(name, "Code of a fault that the chip has now, as a decimal number.", value)
+    return gauge(name, "Code of a current fault of the chip, as a decimal number.", value)
 
 
 def _count(counts: tuple[EccCount, ...], severity: str, *, lifetime: bool | None) -> int | None:
-    """Of the high-bandwidth memory where the tool tells it apart, else of the chip."""
-    fitting = [c for c in counts if c.severity == severity and lifetime in (None, c.lifetime)]
-    by_block = {c.block: c.count for c in fitting}
+    """The count of the HBM if it is known, else that of the chip."""
+    matching = [c for c in counts if c.severity == severity and lifetime in (None, c.lifetime)]
+    by_block = {c.block: c.count for c in matching}
     return by_block.get("hbm", by_block.get(None))
 
 
@@ -116,7 +116,7 @@ def _clock(view: DeviceView) -> int | None:
 
 
 CHIP_FAMILIES = (
-    gauge("npu_chip_info_health_status", "1 healthy, 0 not, -1 if nobody could tell.", _health),
+    gauge("npu_chip_info_health_status", "1 if the chip is healthy, 0 if not, -1 if unknown.", _health),
     *(_error_code(place) for place in range(_MOST_ERROR_CODES)),
     gauge(
         "npu_chip_info_utilization",
@@ -141,7 +141,7 @@ CHIP_FAMILIES = (
     gauge("npu_chip_info_temperature", "Temperature of the chip, in degrees Celsius.", _temperature),
     gauge(
         "npu_chip_info_power",
-        "Power of the chip, in W; on the 310P of its card.",
+        "Power of the chip, or of the card for the 310P, in W.",
         lambda v: v.device.power_watts,
     ),
     gauge(
@@ -152,71 +152,80 @@ CHIP_FAMILIES = (
     gauge("npu_chip_info_aicore_current_freq", "Clock of the AI cores, in MHz.", _clock),
     gauge(
         "npu_chip_info_hbm_used_memory",
-        "High-bandwidth memory in use, in MB of 2^20 bytes.",
+        "Used HBM, in MB of 2^20 bytes.",
         lambda v: _hbm(v, v.device.memory_used_bytes),
     ),
     gauge(
         "npu_chip_info_hbm_total_memory",
-        "High-bandwidth memory of the chip, in MB of 2^20 bytes.",
+        "Total HBM, in MB of 2^20 bytes.",
         lambda v: _hbm(v, v.device.memory_total_bytes),
     ),
-    gauge("npu_chip_info_hbm_utilization", "How full the high-bandwidth memory is, in %.", _hbm_fill),
+    gauge("npu_chip_info_hbm_utilization", "Used fraction of the HBM, in %.", _hbm_fill),
     gauge(
         "npu_chip_info_hbm_bandwidth_utilization",
-        "Share of the high-bandwidth memory's bandwidth in use, in %.",
+        "Utilisation of the HBM bandwidth, in %.",
         lambda v: percent(v.device.memory_utilization_ratio) if _has_hbm(v.device) else None,
     ),
     gauge(
         "npu_chip_info_hbm_temperature",
-        "Temperature of the high-bandwidth memory, in degrees Celsius.",
+        "Temperature of the HBM, in degrees Celsius.",
         _hbm_temperature,
     ),
-    _hbm_errors("single_bit_error_cnt", "Errors of one bit since the start.", "corrected", lifetime=False),
-    _hbm_errors("double_bit_error_cnt", "Errors of two bits since the start.", "uncorrected", lifetime=False),
-    _hbm_errors("total_single_bit_error_cnt", "Errors of one bit over all time.", "corrected", lifetime=True),
     _hbm_errors(
-        "total_double_bit_error_cnt", "Errors of two bits over all time.", "uncorrected", lifetime=True
+        "single_bit_error_cnt", "Single-bit errors since the driver was loaded.", "corrected", lifetime=False
     ),
-    _hbm_pages("single_bit_isolated_pages_cnt", "Pages set aside after errors of one bit.", "corrected"),
-    _hbm_pages("double_bit_isolated_pages_cnt", "Pages set aside after errors of two bits.", "uncorrected"),
+    _hbm_errors(
+        "double_bit_error_cnt",
+        "Double-bit errors since the driver was loaded.",
+        "uncorrected",
+        lifetime=False,
+    ),
+    _hbm_errors(
+        "total_single_bit_error_cnt", "Single-bit errors over the lifetime.", "corrected", lifetime=True
+    ),
+    _hbm_errors(
+        "total_double_bit_error_cnt", "Double-bit errors over the lifetime.", "uncorrected", lifetime=True
+    ),
+    _hbm_pages("single_bit_isolated_pages_cnt", "Pages isolated after single-bit errors.", "corrected"),
+    _hbm_pages("double_bit_isolated_pages_cnt", "Pages isolated after double-bit errors.", "uncorrected"),
     gauge(
         "npu_chip_info_used_memory",
-        "DDR memory in use, in MB of 2^20 bytes.",
+        "Used DDR memory, in MB of 2^20 bytes.",
         lambda v: _ddr(v, v.device.memory_used_bytes),
     ),
     gauge(
         "npu_chip_info_total_memory",
-        "DDR memory of the chip, in MB of 2^20 bytes.",
+        "Total DDR memory, in MB of 2^20 bytes.",
         lambda v: _ddr(v, v.device.memory_total_bytes),
     ),
     gauge(
         "npu_chip_info_process_info_num",
-        "Processes on the chip.",
+        "Number of processes on the chip.",
         lambda v: None if v.device.stale else len(v.processes),
     ),
     gauges(
         "npu_chip_info_serial_number",
-        "Serial number of the card; 1.",
+        "Serial number of the card, in a label; always 1.",
         ("serial_number",),
         lambda v: [((v.device.serial,), 1)] if v.device.serial else [],
     ),
 )
 
-# Of a chip that is put down to one pod.
+# For a chip that is attributed to one pod.
 CONTAINER_FAMILIES = (
     gauge(
         "container_npu_utilization",
-        "Utilisation of the AI cores of a chip that a container holds, in %.",
+        "Utilisation of the AI cores of a container's chip, in %.",
         lambda v: percent(v.device.utilization_ratio) if v.pod else None,
     ),
     gauge(
         "container_npu_total_memory",
-        "Memory of a chip that a container holds, in MB of 2^20 bytes.",
+        "Total memory of a container's chip, in MB of 2^20 bytes.",
         lambda v: mebibytes(v.device.memory_total_bytes) if v.pod else None,
     ),
     gauge(
         "container_npu_used_memory",
-        "Memory in use of a chip that a container holds, in MB of 2^20 bytes.",
+        "Used memory of a container's chip, in MB of 2^20 bytes.",
         lambda v: mebibytes(v.device.memory_used_bytes) if v.pod else None,
     ),
 )
@@ -227,33 +236,33 @@ CONTAINER_FAMILIES = (
 _Values = list[tuple[tuple[str, ...], float | None]]
 
 
-def _joined(*names: str | None) -> str:
-    """Namespace, pod and container, as the exporter writes them into one label."""
+def _container_name(*names: str | None) -> str:
+    """Namespace, pod and container in one label, as in the exporter."""
     return "_".join(name for name in names if name)
 
 
-def _of_holder(view: DeviceView) -> tuple[str, ...]:
-    return ("", _joined(view.namespace, view.pod, view.container), view.namespace, view.pod)
+def _chip_labels(view: DeviceView) -> tuple[str, ...]:
+    return ("", _container_name(view.namespace, view.pod, view.container), view.namespace, view.pod)
 
 
-def _of_process(process: Process, view: DeviceView) -> tuple[str, ...]:
-    """Container id, container, namespace and pod of a process. Where nobody knows whose it is, those that
-    hold the chip, as there; a process that is known to be in no pod has none."""
+def _process_labels(process: Process, view: DeviceView) -> tuple[str, ...]:
+    """Container id, container, namespace and pod of a process. If the owner of the process is unknown, those
+    of the chip, as in the exporter. They are empty for a process outside of pods."""
     owner = process.owner
     if owner is None or owner.kind is OwnerKind.UNKNOWN:
-        return _of_holder(view)
+        return _chip_labels(view)
     if owner.pod is None:
         return (owner.container_id or "", "", "", "")
-    name = _joined(owner.namespace, owner.pod, owner.container)
+    name = _container_name(owner.namespace, owner.pod, owner.container)
     return (owner.container_id or "", name, owner.namespace or "", owner.pod)
 
 
 def _process_memory(view: DeviceView) -> _Values:
     if not view.processes and not view.device.stale:
-        return [(("", *_of_holder(view)), 0)]
+        return [(("", *_chip_labels(view)), 0)]
     return [
         (
-            (str(p.pid), *_of_process(p, view)),
+            (str(p.pid), *_process_labels(p, view)),
             None if p.memory_bytes is None else round(p.memory_bytes / 2**20, 6),
         )
         for p in view.shown_processes
@@ -261,7 +270,7 @@ def _process_memory(view: DeviceView) -> _Values:
 
 
 def _containers(view: DeviceView) -> _Values:
-    """Those whose processes are on the chip: a container's id is known by its processes only."""
+    """Containers with processes on the chip: the id of a container comes from its processes."""
     owners: dict[str, Owner] = {}
     for process in view.processes:
         owner = process.owner
@@ -271,7 +280,7 @@ def _containers(view: DeviceView) -> _Values:
         (
             (
                 container_id,
-                _joined(owner.namespace, owner.pod, owner.container),
+                _container_name(owner.namespace, owner.pod, owner.container),
                 owner.container or "",
                 owner.namespace or "",
                 owner.pod or "",
@@ -284,19 +293,19 @@ def _containers(view: DeviceView) -> _Values:
 
 CONTAINER_INFO = gauges(
     "npu_container_info",
-    "A container whose processes are on the chip; 1.",
+    "A container with processes on the chip; always 1.",
     ("containerID", "containerName", "container_name", "namespace", "pod_name"),
     _containers,
 )
 PROCESS_INFO = gauges(
     "npu_chip_info_process_info",
-    "Memory that a process holds on the chip, in MB of 2^20 bytes; 0 without a process_id if there is none.",
+    "Memory of a process on the chip, in MB of 2^20 bytes; 0 and an empty process_id without processes.",
     ("process_id", "container_id", "container_name", "namespace", "pod_name"),
     _process_memory,
 )
 
 
-# Beside its name a chip answers these to the driver's library; all chips so far do alike.
+# The driver's library reports these besides the name, the same for all chips so far.
 _CHIP_TYPE, _CHIP_VERSION = "Ascend", "V1"
 
 
@@ -310,7 +319,7 @@ def _model(view: DeviceView) -> str:
 
 
 def _die(view: DeviceView) -> str:
-    """Five words of hex; npu-smi has blanks between them, the exporter a hyphen."""
+    """Five hexadecimal words, separated by blanks in npu-smi and by hyphens in the exporter."""
     return "-".join((view.device.uuid or "").split()).upper()
 
 
@@ -326,14 +335,14 @@ LABELS = Labels(
     )
 )
 NAME_LABELS = Labels(others=(*LABELS.without("model_name").others, Label("name", _model)))
-# Pod and container of these are a process's or container's, not the chip's.
+# In these families, pod and container are those of the process or container, not those of the chip.
 PROCESS_LABELS = LABELS.without("container_name").without("namespace").without("pod_name")
 CONTAINER_LABELS = Labels(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
 
 
 def _cards(node: NodeView) -> int | None:
-    """A card holds one or several chips; npu-smi calls it an NPU. The exporter counts those of the 310P and
-    of the 910 in all its generations."""
+    """A card, which npu-smi calls NPU, has one or several chips. The exporter counts cards of the 310P and of
+    all generations of the 910."""
     if not all(_counts_cards(device.model or "") for device in node.devices):
         return None
     return len({d.id if d.board_id is None else str(d.board_id) for d in node.devices})
@@ -344,17 +353,17 @@ def _counts_cards(model: str) -> bool:
 
 
 NODE_FAMILIES = (
-    node_gauges("machine_npu_nums", "Chips of the node.", (), lambda n: [((), len(n.devices))]),
-    node_gauges("machine_card_nums", "Cards of the node.", (), lambda n: [((), _cards(n))]),
+    node_gauges("machine_npu_nums", "Number of chips in the node.", (), lambda n: [((), len(n.devices))]),
+    node_gauges("machine_card_nums", "Number of cards in the node.", (), lambda n: [((), _cards(n))]),
     node_gauges(
         "npu_exporter_version_info",
-        "Version of what exports this page; 1.",
+        "Version of the exporter; always 1.",
         ("exporterVersion",),
         lambda n: [((n.agent_version,), 1)],
     ),
     node_gauges(
         "node_base_info",
-        "Versions of what exports this page and of the driver; 1.",
+        "Versions of the exporter and the driver; always 1.",
         ("driverVersion", "exporterVersion"),
         lambda n: [
             ((version, n.agent_version), 1)
@@ -371,7 +380,7 @@ def dialect(_: Mapping[str, str]) -> Dialect:
         vendors=(Vendor("ascend"),),
         node_families=NODE_FAMILIES,
         sections=(
-            Section(NAME_LABELS, (gauge("npu_chip_info_name", "Name of the chip; 1.", lambda _: 1),)),
+            Section(NAME_LABELS, (gauge("npu_chip_info_name", "Name of the chip; always 1.", lambda _: 1),)),
             Section(LABELS, (*CHIP_FAMILIES, *CONTAINER_FAMILIES)),
             Section(CONTAINER_LABELS, (CONTAINER_INFO,)),
             Section(PROCESS_LABELS, (PROCESS_INFO,), per_process=True),
@@ -382,17 +391,17 @@ def dialect(_: Mapping[str, str]) -> Dialect:
 
 
 NOTES = (
-    "`id` is the chip's physical id where npu-smi tells it, else its logic id. `vdie_id` is npu-smi's VDie "
-    "ID with hyphens; it is empty where that is not known.",
+    "`id` is the chip's physical id if npu-smi prints it, else its logic id. `vdie_id` is npu-smi's VDie ID "
+    "with hyphens, or empty if it is unknown.",
     "`exporterVersion` is the version of AccelScope.",
-    "The exporter's MB are MiB. Series have no timestamp of their own.",
-    "An NPU of two chips (A3) has one power, shown at its first chip: `sum()` is right.",
-    "`namespace`, `pod_name` and `container_name` name who holds the chip, else the only pod whose "
-    "processes use it. They are empty for a free chip, and for one that several pods share; the families "
-    "`container_npu_*` then have no series. `accelerator_pod_*` tell the pods apart.",
-    "On `npu_chip_info_process_info` and `npu_container_info` pod and container are those of the process: a "
-    "process in no pod has none, and one of which nobody knows whose it is has those that hold the chip. "
-    "`npu_container_info` begins with the first process of a container on the chip, which tells its id.",
+    "The exporter's MB are MiB. Series have no timestamps.",
+    "The power of an NPU with two chips (A3) is published at its first chip, so `sum()` is correct.",
+    "`namespace`, `pod_name` and `container_name` are those to which the chip is allocated, else the only "
+    "pod whose processes use it. They are empty for a free chip, and for a chip that several pods share: "
+    "then `container_npu_*` have no series; use `accelerator_pod_*`.",
+    "On `npu_chip_info_process_info` and `npu_container_info`, pod and container are those of the process. "
+    "They are empty for a process outside of pods, and those of the chip if the owner of the process is "
+    "unknown. `npu_container_info` starts with the first process of a container on the chip.",
 )
 MISSING = (
     Missing(
@@ -438,9 +447,7 @@ MISSING = (
         "machine_healthy_npu_nums, machine_unhealthy_npu_nums, machine_unknown_npu_nums",
         "later than v26.1.0; count over `npu_chip_info_health_status`",
     ),
-    Missing(
-        "npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not among what is read of a chip"
-    ),
+    Missing("npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not read"),
     Missing(
         "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory",
         "virtual NPUs are not read",

@@ -1,7 +1,7 @@
-"""Chips in the annotation k8s-monitor.io/npu-metrics, as npu-smi lists them.
+"""The entries of the annotation k8s-monitor.io/npu-metrics, which the agent writes.
 
-Its readers are Go structs that take a JSON integer where one is due and nothing else: `40.0` there would cost
-them the whole document.
+Its readers decode it into Go structs with integer fields: `40.0` instead of `40` would make the whole
+document unreadable to them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,12 +10,11 @@ from accelscope.model import Device, HealthState
 from accelscope.sinks.documents import Entry, given, is_answered, numbers
 
 _MIB = 1 << 20  # npu-smi's MB
-_UNKNOWN = "UNKNOWN"  # npu-smi's own word for a health that it cannot tell
+_UNKNOWN = "UNKNOWN"  # npu-smi's word for an unknown health
 
 
 def entries(chips: Iterable[Device]) -> Iterator[Entry]:
-    """A chip that npu-smi no longer shows is left out. A chip that could not be read has an unknown health
-    and no numbers."""
+    """A lost chip is left out. A chip that could not be read has an unknown health and no measurements."""
     listed = (
         chip for chip in chips if chip.board_id is not None and chip.health.state is not HealthState.LOST
     )
@@ -23,14 +22,14 @@ def entries(chips: Iterable[Device]) -> Iterator[Entry]:
 
 
 def _entry(chip: Device) -> Entry:
-    # Readers print it as the number of the row. npu-smi of a 910B or 310P prints no Phy-ID; in its place
-    # the table of a 310P has the logic id (`Device`), and `npu-smi info -m` has it for both.
+    # Readers print it as the number of the row. For a 910B or 310P, npu-smi prints no Phy-ID, so the logic id
+    # is used instead: `Device` in the table of a 310P, and in `npu-smi info -m` for both.
     number = chip.index if chip.physical_id is None else chip.physical_id
     identity = given(
         ("npu", chip.board_id),
         ("chip", chip.chip_id),
         ("phy_id", number),
-        # npu-smi writes it with capitals, and that is what people look for.
+        # In upper case, as npu-smi prints it.
         ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
         ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
     )

@@ -1,5 +1,5 @@
-"""A chip from an entry of the annotation k8s-monitor.io/npu-metrics, which other collectors write too. Apart
-from the writer, because the fleet imports no sink."""
+"""Reads entries of the annotation k8s-monitor.io/npu-metrics, which other collectors write too. Apart from
+the writer, because the fleet imports no sink."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""`npu-smi info`: all chips in a table, two lines each, and below it their processes.
+"""`npu-smi info`: a table with two lines for each chip, and below it a table of processes.
 
-There are five layouts, and a wide form of each; the header lines tell which values there are.
+There are five layouts, each with a wide form. The header lines name the values.
 """
 
 import re
@@ -13,14 +13,14 @@ from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, chip_device_id, health_of
 from accelscope.vendors.common.values import program_name
 
-# The box tables of npu-smi: lines of cells, and cells that hold several values under several names.
+# The box tables of npu-smi: a cell contains several values, and its header cell several names.
 #
 # A header cell such as `Power(W) Temp(C) Hugepages-Usage(page)` names the values in the cells below it, in
-# their order; which of them there are, and in which cell, differs between chips and versions.
+# this order. Which values exist, and in which cell, depends on chip and version.
 
 _LINE_LIMIT = 4000  # the widest table has 116 characters
 
-# Names of several words first; all others are one word. Units stand in brackets behind.
+# Names of several words first; all others are one word. Units follow in brackets.
 _COLUMN = re.compile(
     r"(npu id|npu util|ai core|process id in container|process id|process name|process memory|[^\s(]+)"
     r"(?:\([^)]*\))?",
@@ -34,7 +34,7 @@ Columns = tuple[tuple[str, ...], ...]  # names by cell
 
 
 def cells_of(line: str) -> tuple[str, ...] | None:
-    """The cells of a line of a table, stripped; None if it is not a whole line of one."""
+    """The stripped cells of a line of a table, or None if it is not a complete line."""
     bare = line.strip("\ufeff \t\r")
     if len(bare) > _LINE_LIMIT or len(bare) < 2 or not (bare.startswith("|") and bare.endswith("|")):
         return None
@@ -42,7 +42,7 @@ def cells_of(line: str) -> tuple[str, ...] | None:
 
 
 def is_broken_line(line: str) -> bool:
-    """It begins as a line of a table does, but does not end as one."""
+    """Whether it starts like a line of a table but does not end like one."""
     bare = line.strip("\ufeff \t\r")
     return bare.startswith("|") and cells_of(line) is None
 
@@ -56,7 +56,7 @@ def has_column(columns: Columns, name: str) -> bool:
 
 
 def cell_under(cells: Sequence[str], columns: Columns, name: str) -> str | None:
-    """The whole cell in which the column is."""
+    """The cell that contains the column."""
     for cell, names in zip(cells, columns, strict=False):
         if name in names:
             return cell
@@ -64,9 +64,9 @@ def cell_under(cells: Sequence[str], columns: Columns, name: str) -> str | None:
 
 
 def values_of(cells: Sequence[str], columns: Columns) -> Mapping[str, str] | None:
-    """The values of a line by the names above them. None: the line has other cells than the header.
+    """The values of a line by the names in the header. None if the line has other cells than the header.
 
-    A value that could be any of several is left out: nobody can tell which it is.
+    An ambiguous value is left out.
     """
     if len(cells) != len(columns):
         return None
@@ -79,21 +79,21 @@ def values_of(cells: Sequence[str], columns: Columns) -> Mapping[str, str] | Non
 def _in_cell(cell: str, names: tuple[str, ...]) -> Mapping[str, str]:
     if len(names) == 1:
         return {names[0]: cell}
-    if "name" in names[1:]:  # `0     910B3`; a chip's name may hold blanks
+    if "name" in names[1:]:  # `0     910B3`; a chip's name may contain blanks
         words = cell.split(None, len(names) - 1)
         return dict(zip(names, words, strict=False))
-    if names[:1] == ("chip",):  # `0     15`; the second number is not always there
+    if names[:1] == ("chip",):  # `0     15`; the second number is optional
         return dict(zip(names, cell.split(), strict=False))
     values = _VALUE.findall(cell)
     if len(values) == len(names):
         return dict(zip(names, values, strict=True))
-    # Values that are pairs go to columns of usage, whose order is known even if a single value is missing.
+    # Usage columns contain pairs. So pairs and single values can be matched separately if one is missing.
     found: dict[str, str] = {}
-    for of_pairs in (True, False):
-        wanted = [name for name in names if name.endswith("usage") is of_pairs]
-        given = [value for value in values if ("/" in value) is of_pairs]
-        if len(wanted) == len(given):
-            found.update(zip(wanted, given, strict=True))
+    for pairs in (True, False):
+        matching_names = [name for name in names if name.endswith("usage") is pairs]
+        matching_values = [value for value in values if ("/" in value) is pairs]
+        if len(matching_names) == len(matching_values):
+            found.update(zip(matching_names, matching_values, strict=True))
     return found
 
 
@@ -109,12 +109,12 @@ _MOST_CHIPS = 4096
 _MOST_PROCESSES = 100_000
 _PAIR = re.compile(r"\s*([^/]{0,40}?)\s*/\s*([^/]{0,40}?)\s*")
 
-Chip = tuple[int, int | None]  # NPU id and chip; the 950 has no chips
+Chip = tuple[int, int | None]  # NPU id and chip; the 950 has no chip numbers
 
 
 @dataclass(slots=True)
 class _Table:
-    """What was read so far. `first` is the upper line of a chip whose lower one is still to come."""
+    """The state of the parser. `first` is the upper line of a chip, until its lower line follows."""
 
     driver_version: str | None = None
     upper: Columns = ()
@@ -122,7 +122,7 @@ class _Table:
     process: Columns = ()
     first: tuple[str, Mapping[str, str]] | None = None
     chips: dict[Chip, AscendDraft] = field(default_factory=dict)
-    dashes: set[Chip] = field(default_factory=set)  # chips whose power is told at another one
+    dashes: set[Chip] = field(default_factory=set)  # chips with `-` instead of their power
     processes: list[tuple[Chip, Process]] = field(default_factory=list)
     rejected: Rejections = field(default_factory=Rejections)
 
@@ -150,8 +150,8 @@ def parse(text: str) -> Parsed:
     )
 
 
-def is_whole(text: str) -> bool:
-    """Whether the table ends where npu-smi ends it: below its last line."""
+def is_complete(text: str) -> bool:
+    """Whether the table ends with a closing line."""
     for line in reversed(text.split("\n")):
         bare = line.strip()
         if bare.startswith(("+", "|")):
@@ -160,12 +160,12 @@ def is_whole(text: str) -> bool:
 
 
 def has_process_table(text: str) -> bool:
-    """Whether this tool lists processes here; on some boards it does not."""
+    """Whether there is a table of processes; for some boards npu-smi prints none."""
     return any("Process id" in line for line in text.split("\n") if line.lstrip().startswith("|"))
 
 
 def chip_of(device: Device) -> Chip:
-    assert device.board_id is not None  # a row without one is refused
+    assert device.board_id is not None  # a row without one is rejected
     return device.board_id, device.chip_id
 
 
@@ -193,8 +193,8 @@ def _take(read: _Table, row: tuple[str, ...], line: str) -> None:
 
 
 def _take_chip_line(read: _Table, row: tuple[str, ...], line: str) -> None:
-    """Upper and lower lines are told apart by what stands where the one has the health and the other the bus
-    address: after an error npu-smi leaves out one of the two."""
+    """The lower line has a bus address where the upper line has the health. Lines are recognised by this,
+    because after an error npu-smi omits one of the two."""
     under_bus = cell_under(row, read.lower, "bus-id")
     is_lower = under_bus is not None and (
         quantities.address(under_bus) is not None
@@ -231,7 +231,7 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
     if quantities.absence(upper.get("power", "?")) is AbsenceReason.NO_SAMPLE:
         read.dashes.add((board, chip))
     draft.take("temperature_celsius", upper.get("temp", "?"), quantities.celsius, "Temp(C)")
-    # The number that the runtime uses. Where there are no chips, it is the NPU's own.
+    # The number of the chip in the runtime. Without chip numbers it is the NPU id.
     draft.take("index", lower.get("device") if has_chips else upper["npu"], quantities.count, "Device")
     draft.take("physical_id", lower.get("phy-id"), quantities.count, "Phy-ID")
     draft.take("pci_address", lower.get("bus-id"), quantities.address, "Bus-Id")
@@ -243,8 +243,8 @@ def _take_chip(read: _Table, upper: Mapping[str, str], lower: Mapping[str, str],
 
 
 def _take_memory(draft: AscendDraft, values: Mapping[str, str], columns: Columns) -> None:
-    """HBM where the chip has it, also where DDR is there beside it for the chip's own CPUs. Hugepages are a
-    part of the host's memory."""
+    """HBM if the chip has it, even if it also has DDR for its own CPUs. Hugepages are part of the host's
+    memory."""
     for column in ("hbm-usage", "memory-usage"):
         if not has_column(columns, column):
             continue
@@ -263,7 +263,7 @@ def _take_memory(draft: AscendDraft, values: Mapping[str, str], columns: Columns
 
 
 def _without_name(row: tuple[str, ...]) -> str:
-    """What comes after the pid may be a command line, which is not repeated."""
+    """What follows the pid may be a command line with secrets, so it is left out."""
     return " | ".join(row[:2])
 
 

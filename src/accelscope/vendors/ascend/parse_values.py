@@ -1,6 +1,7 @@
-"""What npu-smi prints as `key : value`, one command for each subject: `npu-smi info -t SUBJECT -i N`.
+"""The commands of npu-smi besides `npu-smi info`: `npu-smi info -t SUBJECT -i N`, and the lists `-l` and
+`-m`.
 
-A block of values becomes a chip. Each subject has its keys, and a function for what is more than one value.
+Each subject has a list of keys, and a function for values that are made from several keys.
 """
 
 import re
@@ -25,23 +26,23 @@ from accelscope.vendors.ascend.draft import AscendDraft, die_id, health_of
 from accelscope.vendors.ascend.key_values import CONTROLLERS, Block, blocks_of, chips_of, first_of, key_value
 from accelscope.vendors.common.values import program_name, strange_output
 
-# What the parsers of `npu-smi info -t …` have in common: a block of values becomes a chip.
+# Common to the parsers of `npu-smi info -t …`: a block of values becomes a chip.
 
 _MOST_CHIPS = 4096
 _NVIDIA_LOG = "NVSMI LOG"
 _LOG_BEGINS_WITHIN = 1000  # characters
 
-# A place in the model, how its value is read, and the keys under which versions of the tool print it.
+# Place in the draft, how to read the value, and its keys in the versions of the tool.
 Field = tuple[str, quantities.Read, tuple[str, ...]]
 
 
-def parsed_chips(
+def parse_chips(
     text: str,
     tool: str,
     fields: Sequence[Field],
-    further: Callable[[AscendDraft, Block], None] = lambda _draft, _block: None,
+    take_more: Callable[[AscendDraft, Block], None] = lambda _draft, _block: None,
 ) -> Parsed:
-    """`further` takes what is more than one value. A block in which nothing is known is no chip."""
+    """`take_more` adds values that are made from several keys. A block without known keys is ignored."""
     if _NVIDIA_LOG in text[:_LOG_BEGINS_WITHIN]:  # `nvidia-smi -q` has keys of the same names
         return Parsed(error=strange_output(text, tool))
     rejected = Rejections()
@@ -50,7 +51,7 @@ def parsed_chips(
         draft = AscendDraft(board=block.board, chip=block.chip)
         for place, read, keys in fields:
             draft.take(place, first_of(block.values, *keys), read, keys[0])
-        further(draft, block)
+        take_more(draft, block)
         if not draft.values and not draft.absences:
             continue
         if len(drafts) >= _MOST_CHIPS:
@@ -65,7 +66,7 @@ def parsed_chips(
     return Parsed(devices=tuple(draft.device() for draft in drafts), rejected=rejected.listed())
 
 
-# `npu-smi info -t board -i N [-c N]`: who a board is, or with `-c` one chip of it.
+# `npu-smi info -t board -i N [-c N]`: identity of a board, or with `-c` of one of its chips.
 
 _BOARD = "npu-smi info -t board"
 
@@ -82,10 +83,10 @@ _BOARD_FIELDS: tuple[Field, ...] = (
 
 
 def parse_board(text: str) -> Parsed:
-    return parsed_chips(text, _BOARD, _BOARD_FIELDS)
+    return parse_chips(text, _BOARD, _BOARD_FIELDS)
 
 
-# `npu-smi info -t usages -i N`: how busy the parts of a chip are.
+# `npu-smi info -t usages -i N`: utilization of the units of a chip.
 
 _USAGES = "npu-smi info -t usages"
 
@@ -99,12 +100,12 @@ _USAGES_FIELDS: tuple[Field, ...] = (
     ("encoder_utilization_ratio", quantities.ratio, ("dvpp venc usage rate(%)",)),
     ("jpeg_utilization_ratio", quantities.ratio, ("dvpp jpegd usage rate(%)",)),
 )
-# Memory by its kind, the accelerator's own first.
+# Kinds of memory, that of the AI cores first.
 _MEMORIES = ("hbm", "ddr", "memory")
 
 
 def parse_usages(text: str) -> Parsed:
-    return parsed_chips(text, _USAGES, _USAGES_FIELDS, _take_usages)
+    return parse_chips(text, _USAGES, _USAGES_FIELDS, _take_usages)
 
 
 def _take_usages(draft: AscendDraft, block: Block) -> None:
@@ -114,15 +115,15 @@ def _take_usages(draft: AscendDraft, block: Block) -> None:
 
 
 def _take_memory_use(draft: AscendDraft, block: Block) -> None:
-    """Capacity and a whole percentage of it: used memory is right to half a percent of the capacity. Some
-    outputs have no line for the capacity, and still have the percentages."""
+    """Used memory is computed from the capacity and a whole percentage, so it is precise to half a percent of
+    the capacity. Some outputs have percentages but no capacity."""
     capacities = {kind: block.values.get(_capacity(kind)) for kind in _MEMORIES}
-    told = [kind for kind, capacity in capacities.items() if capacity is not None]
-    absent = {kind for kind in told if quantities.count(capacities[kind] or "") == 0}
+    with_capacity = [kind for kind, capacity in capacities.items() if capacity is not None]
+    absent = {kind for kind in with_capacity if quantities.count(capacities[kind] or "") == 0}
     with_rates = [kind for kind in _MEMORIES if {_fill(kind), _bandwidth(kind)} & block.values.keys()]
-    kind = next((kind for kind in (*told, *with_rates) if kind not in absent), None)
+    kind = next((kind for kind in (*with_capacity, *with_rates) if kind not in absent), None)
     if kind is None:
-        if told:
+        if with_capacity:
             draft.absences["memory_total_bytes"] = AbsenceReason.NOT_SUPPORTED
         return
     draft.take("memory_total_bytes", capacities[kind], quantities.memory, _capacity(kind))
@@ -147,26 +148,26 @@ def _bandwidth(kind: str) -> str:
     return f"{kind} bandwidth usage rate(%)"
 
 
-# `npu-smi info -t common -i N`: use, clock, temperature and power of the chips of a board.
+# `npu-smi info -t common -i N`: utilization, clock, temperature and power of the chips of a board.
 
 _COMMON = "npu-smi info -t common"
 
 _POWER = "npu real-time power(w)"
 _COMMON_FIELDS: tuple[Field, ...] = (
     ("utilization_ratio", quantities.ratio, ("aicore usage rate(%)",)),
-    # Where the chip has HBM, `memory` is the DDR memory of its own CPUs.
+    # If the chip has HBM, `memory` is the DDR memory of its own CPUs.
     ("memory_used_ratio", quantities.fill, ("hbm usage rate(%)", "memory usage rate(%)")),
     ("temperature_celsius", quantities.celsius, ("temperature(c)",)),
 )
 
 
 def parse_common(text: str) -> Parsed:
-    parsed = parsed_chips(text, _COMMON, _COMMON_FIELDS, _take_power_and_clock)
+    parsed = parse_chips(text, _COMMON, _COMMON_FIELDS, _take_power_and_clock)
     measured: set[int | None] = set()
     devices: list[Device] = []
     for device in parsed.devices:
         if device.power_watts is not None and device.board_id in measured:
-            shared = Absence("power_watts", AbsenceReason.SHARED)  # it is the NPU's, printed at each chip
+            shared = Absence("power_watts", AbsenceReason.SHARED)  # each chip shows the power of the NPU
             devices.append(replace(device, power_watts=None, absent=(*device.absent, shared)))
             continue
         if device.power_watts is not None:
@@ -176,8 +177,8 @@ def parse_common(text: str) -> Parsed:
 
 
 def board_power_watts(text: str) -> float | None:
-    """What the board's controller measures. On cards with 310P chips nobody else does, and it is the power of
-    the whole card."""
+    """The power of the whole card, as the board's controller measures it. 310P chips do not measure their
+    own."""
     for block in blocks_of(text):
         if block.of_controller:
             power = quantities.watts(block.values.get(_POWER, ""))
@@ -200,11 +201,11 @@ _MEMORY = "npu-smi info -t memory"
 
 
 def parse_memory(text: str) -> Parsed:
-    return parsed_chips(text, _MEMORY, (), _take_memory_clock)
+    return parse_chips(text, _MEMORY, (), _take_memory_clock)
 
 
 def _take_memory_clock(draft: AscendDraft, block: Block) -> None:
-    """Chips with HBM print a clock of 0 for the DDR memory that they lack."""
+    """Chips with HBM print a clock of 0 for DDR memory, which they do not have."""
     speed = first_of(block.values, "hbm clock speed(mhz)", "ddr clock speed(mhz)", "clock speed(mhz)")
     hertz = quantities.hertz(speed or "")
     if hertz:
@@ -220,7 +221,7 @@ _VOLT = "npu-smi info -t volt"
 
 
 def parse_volt(text: str) -> Parsed:
-    return parsed_chips(text, _VOLT, (), _take_voltage)
+    return parse_chips(text, _VOLT, (), _take_voltage)
 
 
 def _take_voltage(draft: AscendDraft, block: Block) -> None:
@@ -238,15 +239,15 @@ _ECC_KEY = re.compile(
     r"(?:(?P<block>hbm|ddr) )?(?P<bits>single|double)[ -]bit "
     r"(?P<what>error count|aggregate total err cnt|isolated pages count)"
 )
-_SEVERITY = {"single": "corrected", "double": "uncorrected"}  # ECC mends one wrong bit of a word, not two
+_SEVERITY = {"single": "corrected", "double": "uncorrected"}  # ECC corrects one wrong bit in a word, not two
 
 
 def parse_ecc(text: str) -> Parsed:
-    return parsed_chips(text, _ECC, (), _take_counts)
+    return parse_chips(text, _ECC, (), _take_counts)
 
 
 def _take_counts(draft: AscendDraft, block: Block) -> None:
-    """Each kind of memory by itself, and the sum of them, which is the chip's."""
+    """Counts of each kind of memory, and their totals for the chip."""
     parts: list[EccCount] = []
     totals: Counter[tuple[str, bool]] = Counter()
     pages: Counter[str] = Counter()
@@ -275,7 +276,7 @@ def _take_counts(draft: AscendDraft, block: Block) -> None:
         draft.values["retired_pages"] = tuple(EccCount(s, lifetime=True, count=n) for s, n in pages.items())
 
 
-# `npu-smi info -t health -i N -c N`: the health of a chip, with the codes of the errors it has now.
+# `npu-smi info -t health -i N -c N`: the health of a chip, with the codes of its current errors.
 
 _HEALTH = "npu-smi info -t health"
 ERROR_KIND = "npu"
@@ -286,7 +287,7 @@ _INFORMATION_LIMIT = 300
 
 
 def parse_health(text: str) -> Parsed:
-    return parsed_chips(text, _HEALTH, (), _take_health)
+    return parse_chips(text, _HEALTH, (), _take_health)
 
 
 def _take_health(draft: AscendDraft, block: Block) -> None:
@@ -308,19 +309,14 @@ def _take_health(draft: AscendDraft, block: Block) -> None:
 
 
 def _information(block: Block) -> str | None:
-    """What the driver says of its codes; that of the second and further ones stands on lines of its own."""
+    """The driver's text for the error codes. For further codes it is on lines that start with a colon."""
     first = block.values.get("error information", "")
     more = [line[1:].strip() for line in block.others if line.startswith(":")]
-    told = [text for text in (first, *more) if quantities.absence(text) is None]
-    return "; ".join(told)[:_INFORMATION_LIMIT] or None
+    texts = [text for text in (first, *more) if quantities.absence(text) is None]
+    return "; ".join(texts)[:_INFORMATION_LIMIT] or None
 
 
-# --- parse lists ------------------------------------------------------------
-# Lists of npu-smi: the NPUs (`info -l`), the chips with their numbers (`info -m`) and the processes on each
-# chip with their memory (`info -t proc-mem -i N`).
-
-
-# `npu-smi info -l`: the NPUs that the driver counts, also those of which it has nothing more to say.
+# `npu-smi info -l`: all NPUs of the driver, including those that are not in the table.
 
 _LIST = "npu-smi info -l"
 
@@ -328,12 +324,12 @@ _MOST_BOARDS = 4096
 
 
 def parse_list(text: str) -> Parsed:
-    """Whether this is such a list. It tells of no chip what a device could be made of."""
+    """Only checks whether this is such a list: it has too little for a Device."""
     return Parsed(error=None if boards_in(text) else key_values.no_reading(text, _LIST))
 
 
 def boards_in(text: str) -> dict[int, int]:
-    """How many chips each NPU has. Where NPUs have no chips, each counts as one."""
+    """The number of chips of each NPU. An NPU without chip numbers counts as one chip."""
     boards: dict[int, int] = {}
     board: int | None = None
     for line in text.lstrip("\ufeff").split("\n"):
@@ -348,7 +344,7 @@ def boards_in(text: str) -> dict[int, int]:
     return boards
 
 
-# `npu-smi info -m`: which chip of which NPU has which number in the runtime and in `/dev`.
+# `npu-smi info -m`: the numbers of each chip in the runtime and in `/dev`.
 
 _MAP = "npu-smi info -m"
 
@@ -378,14 +374,14 @@ def parse_map(text: str) -> Parsed:
 
 
 def _columns(line: str) -> tuple[str, ...]:
-    """Columns are as wide as their names, which hold single blanks."""
+    """Names of columns contain single blanks."""
     if not line.casefold().startswith("npu id"):
         return ()
     return tuple(" ".join(match[0].casefold().split()) for match in _COLUMN.finditer(line))
 
 
 def _chip(line: str, columns: tuple[str, ...], rejected: Rejections) -> AscendDraft | None:
-    """The name stands last and may hold blanks."""
+    """The name comes last and may contain blanks."""
     words = line.split(None, len(columns) - 1)
     if len(words) != len(columns):
         message = key_values.message_of(line)
@@ -421,12 +417,12 @@ _MOST_PROCESSES = 100_000
 
 
 def parse_proc_mem(text: str) -> Parsed:
-    """A chip without processes is shown too: the tool looked at it."""
+    """A chip without processes is listed too."""
     devices: list[Device] = []
     processes: list[Process] = []
     rejected = Rejections()
     for block in blocks_of(text):
-        found = [line for line in block.others if _is_about_processes(line)]
+        found = [line for line in block.others if line[:40].casefold().startswith((_NONE, "process id"))]
         for line in block.others:
             message = key_values.message_of(line)
             if message is not None:
@@ -443,22 +439,17 @@ def parse_proc_mem(text: str) -> Parsed:
                 processes.append(process)
             elif not line.casefold().startswith(_NONE):
                 rejected.add(_without_name(line), "not_a_row" if process is None else "too_many")
-    if not devices and not processes and not _says_none(text):
+    if not devices and not processes and not _has_no_processes(text):
         return Parsed(error=key_values.no_reading(text, _PROC_MEM), rejected=rejected.listed())
     return Parsed(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
 
 
-def _is_about_processes(line: str) -> bool:
-    folded = line[:40].casefold()
-    return folded.startswith((_NONE, "process id"))
-
-
 def _without_name(line: str) -> str:
-    """What comes after the pid may be a command line, which is not repeated."""
+    """What follows the pid may be a command line with secrets, so it is left out."""
     return _NAME.split(line, 1)[0]
 
 
-def _says_none(text: str) -> bool:
+def _has_no_processes(text: str) -> bool:
     return any(line.strip().casefold().startswith(_NONE) for line in text.split("\n"))
 
 

@@ -1,5 +1,5 @@
-"""Ascend's chips: the chip's device file and those that all chips share, the driver's folder, and the
-variable by which Ascend's runtimes know which chips a container has."""
+"""Device plugin for Ascend chips. A container gets the device files of its chips and of the driver, the
+driver's folder, and the variable in which Ascend's runtimes expect the numbers of the chips."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ from accelscope.deviceplugin.vendor import (
 from accelscope.model import Device
 from accelscope.vendors.ascend import DRIVER_ROOT
 
-_SHARED = ("davinci_manager", "devmm_svm", "hisi_hdc")
-_BESIDE_THE_DRIVER = ("/usr/local/dcmi", "/usr/local/sbin/npu-smi")  # where its installer puts them
+_DRIVER_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
+_INSTALLED_PATHS = ("/usr/local/dcmi", "/usr/local/sbin/npu-smi")  # outside the driver's folder
 _DOMAIN = "huawei.com"
 
 
@@ -27,12 +27,13 @@ class AscendPart:
         self._roots = roots
 
     def default_resource(self, devices: Sequence[Device], partition_cores: int) -> str:  # noqa: ARG002
-        """By the generation of the chips; of several on one node, the first."""
+        """Depends on the generation of the first chip."""
         kinds = [kind for kind in map(_kind, devices) if kind is not None]
         return f"{_DOMAIN}/{kinds[0] if kinds else 'Ascend910'}"
 
     def serves(self, device: Device, resource: str, partition_cores: int) -> bool:  # noqa: ARG002
-        """A resource of one generation is not of another's chips; under a name of their own all are."""
+        """A resource of one generation excludes chips of other generations. Any other resource name serves
+        all chips."""
         domain, _, name = resource.partition("/")
         known = domain == _DOMAIN and (name.startswith("Ascend") or name == "npu")
         return not known or _kind(device) in (None, name)
@@ -52,8 +53,8 @@ class AscendPart:
         names = _files(chips)
         missing = self._missing(names)
         if missing is not None:
-            raise NotAvailable(f"{missing} is not in {self._roots.dev}: Ascend's driver is not loaded")
-        paths = [DRIVER_ROOT.of(self._roots.settings), *_BESIDE_THE_DRIVER]
+            raise NotAvailable(f"{self._roots.dev}/{missing} does not exist: Ascend's driver is not loaded")
+        paths = [DRIVER_ROOT.of(self._roots.settings), *_INSTALLED_PATHS]
         return ContainerEdits(
             nodes=tuple(
                 DeviceNode(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
@@ -72,11 +73,12 @@ def open_part(roots: Roots) -> AscendPart:
 
 
 def _files(chips: Sequence[int]) -> list[str]:
-    return [*(f"davinci{chip}" for chip in chips), *_SHARED]
+    return [*(f"davinci{chip}" for chip in chips), *_DRIVER_FILES]
 
 
 def _number(device: Device) -> int | None:
-    """Of the chip's device file. Where npu-smi tells only the runtime's count, the two are the same."""
+    """The number of the chip's device file. If npu-smi prints only the runtime's number, the two are
+    equal."""
     return device.index if device.physical_id is None else device.physical_id
 
 

@@ -32,7 +32,7 @@ _MARKERS = {
     "error": AbsenceReason.DRIVER_ERROR,
 }
 
-# Past these a number is a wrapped or uninitialised register, not a measurement.
+# A number beyond these limits is a wrapped or uninitialised register.
 _MAX_RATIO = 10.0
 _MAX_WATTS = 1e5
 _MAX_HERTZ = 1e12
@@ -42,7 +42,7 @@ _MAX_MIB = 2**40
 
 
 def absence(text: str) -> AbsenceReason | None:
-    """The reason that a marker gives, or None if the text is not a marker."""
+    """The reason that a marker stands for, or None if the text is not a marker."""
     return _MARKERS.get(text.strip().casefold()) if len(text) <= 80 else None
 
 
@@ -52,19 +52,19 @@ def count(text: str) -> int | None:
 
 
 def memory(text: str) -> int | None:
-    """Bytes, of a number of MB that are MiB."""
+    """Bytes from MB, which are MiB."""
     number = count(text)
     return number * MIB if number is not None and number <= _MAX_MIB else None
 
 
 def ratio(text: str) -> float | None:
-    """0-1, of a number of percent."""
+    """0 to 1 from percent."""
     percent = _number(text)
     return percent / 100 if percent is not None and 0 <= percent / 100 <= _MAX_RATIO else None
 
 
 def fill(text: str) -> float | None:
-    """0-1, of a number of percent that cannot be more than 100."""
+    """0 to 1 from a percentage that cannot exceed 100."""
     return between(ratio(text), 0, 1)
 
 
@@ -81,18 +81,19 @@ def celsius(text: str) -> float | None:
 
 
 def hertz(text: str) -> float | None:
-    """Hertz, of a number of MHz."""
+    """Hertz from MHz."""
     megahertz = _number(text)
     return None if megahertz is None else between(round(megahertz * 1e6, 3), 0, _MAX_HERTZ)
 
 
 def words(text: str) -> str | None:
-    """Free text, such as a name or a version; not one that lost letters to a wrong encoding."""
+    """Free text, such as a name or a version. None if characters were lost in decoding."""
     return None if "\ufffd" in text else " ".join(text.split())[:256] or None
 
 
 def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a serial number. A damaged one must not pass for another's."""
+    """One word of printable ASCII, such as a serial number. A damaged one is rejected, since it could equal
+    that of another chip."""
     bare = text.strip()
     return bare if _WORD.fullmatch(bare) else None
 

@@ -1,4 +1,4 @@
-"""The Ascend reader: is there anything of Ascend's chips on this node?"""
+"""The Ascend reader. It checks whether the node has Ascend chips before it loads the code that reads them."""
 
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import NPU_SMI
@@ -6,7 +6,7 @@ from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, 
 from accelscope.vendors.common.files import entries
 from accelscope.vendors.common.tool import find_program
 
-DEVICE_FILE = "davinci"  # davinci0 …, and davinci_manager for the driver as a whole
+DEVICE_FILE = "davinci"  # davinci0 … for chips, davinci_manager for the driver
 
 
 class AscendReader(LazyReader):
@@ -15,7 +15,7 @@ class AscendReader(LazyReader):
     def _look_for_driver(self) -> None:
         options = self._options
         if find_program(options.value(NPU_SMI)) is None and not has_device_files(options.paths):
-            raise DriverAbsent("npu-smi is not on this node")
+            raise DriverAbsent("npu-smi is not installed, and there are no Ascend device files")
 
     def _load_source(self) -> Source:
         from accelscope.vendors.ascend.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader

@@ -1,4 +1,4 @@
-"""What `accelscope parse` can read of npu-smi."""
+"""Formats of npu-smi that `accelscope parse` reads."""
 
 from accelscope.parsing import Source
 from accelscope.vendors.ascend import parse_info
@@ -15,17 +15,17 @@ from accelscope.vendors.ascend.parse_values import (
 SOURCES = (
     Source(
         "npu-smi-info",
-        "npu-smi info: chips in a table, with their processes",
+        "npu-smi info: the table of chips and processes",
         lambda text, _fields: parse_info.parse(text),
     ),
     Source(
         "npu-smi-board",
-        "npu-smi info -t board -i N [-c N]: who a board or chip is",
+        "npu-smi info -t board -i N [-c N]: identity of a board or chip",
         lambda text, _fields: parse_board(text),
     ),
     Source(
         "npu-smi-usages",
-        "npu-smi info -t usages -i N: how busy the parts of a chip are",
+        "npu-smi info -t usages -i N: utilisation of the units of a chip",
         lambda text, _fields: parse_usages(text),
     ),
     Source(
@@ -35,7 +35,7 @@ SOURCES = (
     ),
     Source(
         "npu-smi-map",
-        "npu-smi info -m: numbers of chips",
+        "npu-smi info -m: numbers of the chips in the runtime and in /dev",
         lambda text, _fields: parse_map(text),
     ),
     Source(

@@ -1,1 +1,1 @@
-"""AMD's driver and tools, simulated."""
+"""The simulated AMD driver: its files, amd-smi and rocm-smi."""

@@ -1,18 +1,16 @@
-"""The simulated AMD driver of a node: its files, and what its tools say."""
+"""The simulated AMD driver of a node: its files, and the output of its tools."""
 
 from collections.abc import Hashable, Iterator
 
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import Answer, InstalledPart, Instant, SimulatedVendor, Site, Tool
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
 from accelscope.vendors.amd.simulated import kernel_files, tools
 from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
 from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
 
-# --- tool errors ------------------------------------------------------------
-# What AMD's tools say when they cannot answer. rocm-smi ends well nevertheless.
-
+# Errors of the tools. rocm-smi exits with 0 for most of them.
 
 _TRACEBACK = (
     "Traceback (most recent call last):\n"
@@ -22,32 +20,32 @@ _TRACEBACK = (
 )
 
 AMD_SMI_ERRORS = {
-    "driver_not_loaded": Answer(
+    "driver_not_loaded": ToolAnswer(
         error_text="ERROR: Driver not loaded (amdgpu not found in modules)\n", exit_code=250
     ),
-    "no_devices": Answer(error_text="ERROR: Unable to detect any GPU devices\n", exit_code=253),
-    "no_permission": Answer(
+    "no_devices": ToolAnswer(error_text="ERROR: Unable to detect any GPU devices\n", exit_code=253),
+    "no_permission": ToolAnswer(
         text="WARNING: User is missing the following required groups: render, video. Please add user to "
         "these groups.\n",
         error_text="AMDSMI_STATUS_NO_PERM - Permission Denied\n",
         exit_code=246,
     ),
-    "library_missing": Answer(error_text=_TRACEBACK, exit_code=1),
+    "library_missing": ToolAnswer(error_text=_TRACEBACK, exit_code=1),
 }
 ROCM_SMI_ERRORS = {
-    "driver_not_loaded": Answer(
+    "driver_not_loaded": ToolAnswer(
         error_text="ERROR:root:Driver not initialized (amdgpu not found in modules)\n"
     ),
-    "no_devices": Answer(text="WARNING: No JSON data to report\n"),
-    "no_permission": Answer(error_text="ERROR: Permission denied\n"),
-    "library_missing": Answer(
+    "no_devices": ToolAnswer(text="WARNING: No JSON data to report\n"),
+    "no_permission": ToolAnswer(error_text="ERROR: Permission denied\n"),
+    "library_missing": ToolAnswer(
         error_text="librocm_smi64.so: cannot open shared object file: No such file or directory\n",
         exit_code=1,
     ),
 }
 
 
-_SERVERS_DISPLAY = "0x1a03"  # ASPEED: what servers draw their own screen with
+_BMC_DISPLAY = "0x1a03"  # vendor id of ASPEED, whose chips drive the display of servers
 
 
 class AmdDriver:
@@ -76,7 +74,7 @@ class AmdDriver:
         return tuple(result)
 
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
-        """The first partition of a GPU goes by its address, the others by the kernel's names for them."""
+        """The id of the first partition is the address of the GPU, the others have their platform device."""
         gpu = self._gpus[device]
         name = gpu.platform_devices[instance - 1].name if instance else gpu.address
         return PluginDevice("amd.com/gpu", name, gpu.numa_node)
@@ -85,14 +83,14 @@ class AmdDriver:
         shown = tuple(reading for reading in self.readings(instant) if reading.index is not None)
         loaded = all(fault.kind is not FaultKind.DRIVER_NOT_LOADED for fault in instant.active)
         yield "sys/class/drm/version", "drm 1.1.0 20060810\n"
-        if any(gpu.servers_display for gpu in self._gpus):
-            yield "sys/class/drm/card0/device/vendor", f"{_SERVERS_DISPLAY}\n"
+        if any(gpu.has_bmc_display for gpu in self._gpus):
+            yield "sys/class/drm/card0/device/vendor", f"{_BMC_DISPLAY}\n"
         for reading in shown:
-            yield from kernel_files.pci_files(reading.gpu, held=loaded)
+            yield from kernel_files.pci_files(reading.gpu, bound=loaded)
         if loaded:
             yield from self._driver_files(shown)
         for tool in self._tools:
-            yield tool.state_file(self._answers(tool.name, shown, loaded=loaded), instant.active)
+            yield tool.state_file(self._tool_answers(tool.name, shown, loaded=loaded), instant.active)
 
     def _driver_files(self, shown: tuple[GpuReading, ...]) -> Iterator[tuple[str, Content]]:
         spec = self._spec
@@ -109,29 +107,27 @@ class AmdDriver:
         yield from kernel_files.compute_files(shown)
         yield from kernel_files.open_files(shown)
 
-    def _answers(self, tool: str, shown: tuple[GpuReading, ...], *, loaded: bool) -> Iterator[Answer]:
+    def _tool_answers(
+        self, tool: str, shown: tuple[GpuReading, ...], *, loaded: bool
+    ) -> Iterator[ToolAnswer]:
         errors = AMD_SMI_ERRORS if tool == "amd-smi" else ROCM_SMI_ERRORS
         if not loaded:
             yield errors["driver_not_loaded"]
         elif not shown:
             yield errors["no_devices"]
         elif any(reading.fault == FaultKind.HANG for reading in shown):
-            yield Answer(hangs=True)
+            yield ToolAnswer(hangs=True)
         if tool == "amd-smi":
             gpus = tools.logical_gpus(shown)
-            yield Answer(patterns=("version*",), text=tools.version(self._spec))
-            yield Answer(patterns=("list*--json*",), text=tools.listing(self._spec, gpus))
-            yield Answer(patterns=("static*--json*",), text=tools.static(self._spec, gpus))
-            yield Answer(patterns=("metric*--json*",), text=tools.metric(self._spec, gpus))
-            yield Answer(patterns=("process*--json*",), text=tools.process(gpus))
-            yield Answer(patterns=("xgmi*--json*",), text=tools.links(gpus))
-            yield Answer(patterns=("monitor*",), text=tools.monitor(self._spec, gpus))
+            yield ToolAnswer(patterns=("version*",), text=tools.version(self._spec))
+            yield ToolAnswer(patterns=("list*--json*",), text=tools.listing(self._spec, gpus))
+            yield ToolAnswer(patterns=("static*--json*",), text=tools.static(self._spec, gpus))
+            yield ToolAnswer(patterns=("metric*--json*",), text=tools.metric(self._spec, gpus))
+            yield ToolAnswer(patterns=("process*--json*",), text=tools.process(gpus))
+            yield ToolAnswer(patterns=("xgmi*--json*",), text=tools.links(gpus))
+            yield ToolAnswer(patterns=("monitor*",), text=tools.monitor(self._spec, gpus))
         else:
-            yield Answer(patterns=("*--json*",), text=tools.everything(self._spec, shown))
-
-
-# --- vendor ------------------------------------------------------------
-# The simulated driver of AMD, as the vendor's declaration names it.
+            yield ToolAnswer(patterns=("*--json*",), text=tools.rocm_smi_json(self._spec, shown))
 
 
 VENDOR = SimulatedVendor(

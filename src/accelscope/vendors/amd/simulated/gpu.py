@@ -1,4 +1,8 @@
-"""Who a simulated GPU is: everything about it that does not move."""
+"""A simulated GPU: its constant properties, and its readings at an instant.
+
+A reading is the reference for the driver's files and the output of the tools, which are made from it, and for
+tests.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +16,15 @@ from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
 from accelscope.vendors.amd.simulated.spec import AmdDeviceSpec, AmdSpec, Card, Family
 
 _FIRST_RENDER_NODE = 128
-_PLATFORM_DEVICES = 7  # that the driver makes for a GPU that is cut, whether into two or into eight
+_PLATFORM_DEVICES = 7  # that the driver creates for a partitioned GPU, for any number of partitions
 
 
 @dataclass(frozen=True)
 class Part:
-    """What the compute driver counts as one GPU: a whole one, or a partition of it."""
+    """A GPU to the compute driver: a whole GPU or a partition."""
 
     number: int
-    node: int  # in its topology
+    node: int  # in the topology
     gpu_id: int
     render_minor: int
     compute_units: int
@@ -29,8 +33,8 @@ class Part:
 
 @dataclass(frozen=True)
 class PlatformDevice:
-    """Holds the device files of one partition. The first partition has those of the GPU itself, and where
-    there are fewer partitions than these, the last ones belong to nothing."""
+    """Has the device files of one partition. The first partition has the device files of the GPU. If there
+    are fewer partitions than platform devices, the last ones are unused."""
 
     name: str
     card: int
@@ -39,18 +43,19 @@ class PlatformDevice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """`slot` is its place in the description: unlike the index it stays when another GPU vanishes."""
+    """`slot` is the position in the description. Unlike the index it does not change when another GPU
+    vanishes."""
 
     seed: int
     slot: int
     count: int  # GPUs of the node
     address: str
     spec: AmdDeviceSpec
-    first_node: int  # of the compute driver's topology
+    first_node: int  # in the compute driver's topology
     first_minor: int
     first_card: int
     first_platform_device: int
-    servers_display: bool  # whether card0 is the display of the server itself
+    has_bmc_display: bool  # whether card0 is the display of the server's management controller
 
     @property
     def card(self) -> Card:
@@ -58,7 +63,7 @@ class Gpu:
 
     @property
     def module(self) -> int:
-        """Dies come in the order of their modules."""
+        """Dies are in the order of their modules."""
         return self.slot // self.card.dies
 
     @property
@@ -77,7 +82,7 @@ class Gpu:
 
     @cached_property
     def serial(self) -> str | None:
-        """The module's, from its label."""
+        """The serial number of the module."""
         if self.card.family is not Family.INSTINCT:
             return None
         number = identity.whole(10**5, 10**6 - 1, self.seed, "amd", "serial", self.module)
@@ -85,7 +90,7 @@ class Gpu:
 
     @property
     def numa_node(self) -> int:
-        """Boards with one processor have none."""
+        """Workstations with one CPU have no NUMA node."""
         return numa_node(self.slot, self.count) if self.card.family is Family.INSTINCT else -1
 
     @cached_property
@@ -132,11 +137,11 @@ class Gpu:
 
 
 def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
-    servers_display = any(device.card.family is Family.INSTINCT for device in spec.devices)
-    made: list[Gpu] = []
-    node, minor, card, platform_device = 1, _FIRST_RENDER_NODE, int(servers_display), 0
+    has_bmc_display = any(device.card.family is Family.INSTINCT for device in spec.devices)
+    gpus: list[Gpu] = []
+    node, minor, card, platform_device = 1, _FIRST_RENDER_NODE, int(has_bmc_display), 0
     for slot, device in enumerate(spec.devices):
-        made.append(
+        gpus.append(
             Gpu(
                 seed=site.seed,
                 slot=slot,
@@ -147,7 +152,7 @@ def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
                 first_minor=minor,
                 first_card=card,
                 first_platform_device=platform_device,
-                servers_display=servers_display,
+                has_bmc_display=has_bmc_display,
             )
         )
         further = _platform_devices(device)
@@ -155,25 +160,21 @@ def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
         minor += 1 + further
         card += 1 + further
         platform_device += further
-    return tuple(made)
+    return tuple(gpus)
 
 
 def _platform_devices(spec: AmdDeviceSpec) -> int:
     return _PLATFORM_DEVICES if spec.parts > 1 else 0
 
 
-# --- readings ------------------------------------------------------------
-# What a simulated GPU shows at one instant, in the units of its driver.
-#
-# This is the truth that the driver's files, the tools and the tests share: each of the first two is a
-# rendering of it.
+# Readings at an instant, in the units of the driver.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReading:
     placement: Placement
     vram_bytes: int
-    load: float  # share of the compute units that hold its work
+    load: float  # fraction of the compute units that run its work
     graphics_ns: int
     compute_ns: int
     encoder_ns: int
@@ -207,7 +208,7 @@ class PartReading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
     gpu: Gpu
-    index: int | None  # None: it is not enumerated
+    index: int | None  # None if the driver does not list it
     fault: str | None
     busy_percent: int
     memory_busy_percent: int
@@ -229,7 +230,7 @@ class GpuReading:
 
     @property
     def energy_counts(self) -> int:
-        """As the driver counts it, in units of 2^-16 J."""
+        """In the units of the driver, 2^-16 J."""
         return self.energy_microjoules * 2**16 // 10**6
 
     @property
@@ -241,13 +242,11 @@ class GpuReading:
         return tuple(process for part in self.parts for process in part.processes)
 
 
-# --- dynamics ------------------------------------------------------------
-# How a simulated GPU behaves: from its processes' loads and its faults to what it shows at an instant.
-
+# From the load of processes and from faults to readings.
 
 _MIB = 1 << 20
-_DRIVER_BYTES = 283 * _MIB  # what the driver itself holds on an Instinct
-_BUSY = 0.005  # below this a driver's sampling sees nothing
+_DRIVER_BYTES = 283 * _MIB  # memory of the driver on an Instinct
+_BUSY = 0.005  # a lower load is not visible in the driver's samples
 _POWER_AT_FULL_LOAD = 0.97  # of the limit
 _HEADROOM_AT_FULL_POWER = 22  # degrees below slowdown
 _STORM_CORRECTED_PER_SECOND = 40
@@ -258,7 +257,7 @@ _DEVICE_FAULTS = (FaultKind.VANISHED, FaultKind.LOST, FaultKind.HANG)
 
 class GpuDynamics:
     def __init__(self, gpu: Gpu, dies: Iterable[Gpu], placements: Sequence[Placement]) -> None:
-        """`dies` are all of its module, this one among them."""
+        """`dies` are all dies of the module, including this one."""
         self._gpu = gpu
         self._placements = tuple(p for p in placements if p.device == gpu.slot)
         share = 1 / len(gpu.parts)
@@ -270,11 +269,11 @@ class GpuDynamics:
         self._power = PowerDraw(idle, max(0.0, full - idle), together)
 
     def _between(self, low: float, high: float, name: str) -> float:
-        # By module: what its dies share is the same for both.
+        # By module, so that both dies have the same value.
         return identity.between(low, high, self._gpu.seed, "amd", name, self._gpu.module)
 
     def reading(self, at: float, faults: Sequence[Fault], index: int | None) -> GpuReading:
-        """`faults` are all that this GPU ever had up to now; `index` its place in the enumeration."""
+        """`faults` are the past and present faults of this GPU."""
         card = self._gpu.card
         active = {fault.kind for fault in faults if fault.active(at)}
         hot = FaultKind.HOT in active
@@ -338,19 +337,19 @@ class GpuDynamics:
         )
 
     def _process(self, placement: Placement, at: float) -> ProcessReading:
-        """Only chips that draw tell how long a process ran on an engine."""
+        """Only GPUs with graphics engines report the engine time of processes."""
         spec = placement.process.spec
         ran = placement.curve.integral(at) - placement.curve.integral(0.0) + 600.0
-        tells = not self._gpu.card.ras_blocks
+        has_engine_times = not self._gpu.card.ras_blocks
         draws, computes = "G" in spec.type, "C" in spec.type
         return ProcessReading(
             placement=placement,
             vram_bytes=placement.memory_bytes(at),
             load=placement.curve.mean(at) if computes else 0.0,
-            graphics_ns=int(1e9 * ran) if tells and draws else 0,
-            compute_ns=int(1e9 * ran) if tells and computes and not draws else 0,
-            encoder_ns=int(1e9 * ran * spec.encoder) if tells else 0,
-            decoder_ns=int(1e9 * ran * spec.decoder) if tells else 0,
+            graphics_ns=int(1e9 * ran) if has_engine_times and draws else 0,
+            compute_ns=int(1e9 * ran) if has_engine_times and computes and not draws else 0,
+            encoder_ns=int(1e9 * ran * spec.encoder) if has_engine_times else 0,
+            decoder_ns=int(1e9 * ran * spec.decoder) if has_engine_times else 0,
         )
 
 

@@ -1,4 +1,5 @@
-"""What the amdgpu driver shows of a GPU in /sys/bus/pci, /sys/devices/platform, /sys/class/drm and /dev."""
+"""Kernel files of simulated GPUs: /sys/bus/pci, /sys/devices/platform, /sys/class/drm, /sys/class/kfd, /dev
+and /proc."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -14,31 +15,31 @@ _GTT_BYTES = 64 << 30
 _PAGE_BYTES = 0x1000
 _TABLE_BYTES = {3: 120, 7: 2208}  # size of gpu_metrics by content revision
 _NOT_MEASURED = 2**64 - 1
-# Files that the driver asks the device for. A device that is gone or asleep does not answer: a folder in
-# their place makes reading them fail.
+# The driver reads some files from the GPU. For a lost or suspended GPU, a folder in their place makes reading
+# them fail. If the GPU hangs, this file blocks.
 _HANGING = "gpu_busy_percent"
 
 File = tuple[str, Content]
 
 
-def pci_files(gpu: Gpu, *, held: bool) -> Iterator[File]:
-    """What the bus shows of it, whether or not a driver holds it."""
+def pci_files(gpu: Gpu, *, bound: bool) -> Iterator[File]:
+    """Files of the PCI bus; `bound` if amdgpu is loaded."""
     folder = f"sys/bus/pci/devices/{gpu.address}"
     yield f"{folder}/vendor", "0x1002\n"
     yield f"{folder}/device", f"0x{gpu.card.code:04x}\n"
     yield f"{folder}/class", f"0x{gpu.card.pci_class:04x}00\n"
     yield f"{folder}/numa_node", f"{gpu.numa_node}\n"
-    driver = "DRIVER=amdgpu\n" if held else ""
+    driver = "DRIVER=amdgpu\n" if bound else ""
     yield (
         f"{folder}/uevent",
         f"{driver}PCI_CLASS={gpu.card.pci_class:X}00\nPCI_ID=1002:{gpu.card.code:04X}\nPCI_SLOT_NAME={gpu.address}\n",
     )
-    if held:
+    if bound:
         yield f"{folder}/driver", Link("../../drivers/amdgpu")
 
 
 def device_files(reading: GpuReading, *, repeats_power: bool) -> Iterator[File]:
-    """`repeats_power`: older drivers show the power of a module at both of its dies."""
+    """`repeats_power`: older drivers report the power of a module at both dies."""
     gpu = reading.gpu
     folder = f"sys/bus/pci/devices/{gpu.address}"
     yield f"sys/class/drm/{gpu.drm_card}/device", Link(f"../../../bus/pci/devices/{gpu.address}")
@@ -52,13 +53,13 @@ def device_files(reading: GpuReading, *, repeats_power: bool) -> Iterator[File]:
         yield from _platform_device_files(device)
     if gpu.card.family is not Family.INSTINCT:
         yield f"sys/class/drm/{gpu.drm_card}-DP-1/status", "disconnected\n"
-    yield from ((f"{folder}/{name}", text) for name, text in _facts(gpu))
+    yield from ((f"{folder}/{name}", text) for name, text in _constant_files(gpu))
     yield f"{folder}/power/runtime_status", "suspended\n" if reading.suspended else "active\n"
-    yield from ((f"{folder}/{name}", content) for name, content in _measured(reading, repeats_power))
+    yield from ((f"{folder}/{name}", content) for name, content in _measured_files(reading, repeats_power))
 
 
 def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
-    """It says nothing of the GPU that it belongs to."""
+    """It has no reference to its GPU."""
     folder = f"sys/devices/platform/{device.name}"
     yield f"{folder}/modalias", f"platform:{device.name}\n"
     yield f"{folder}/uevent", f"MODALIAS=platform:{device.name}\n"
@@ -68,8 +69,8 @@ def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
         yield f"dev/dri/{node}", ""
 
 
-def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
-    """Answered from the driver's memory, also for a device that is asleep or gone."""
+def _constant_files(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    """From the driver's memory, so that they are readable for a suspended or lost GPU."""
     card = gpu.card
     if gpu.unique_id is not None:
         yield "unique_id", f"{gpu.unique_id:016x}\n"
@@ -96,13 +97,13 @@ def _facts(gpu: Gpu) -> Iterator[tuple[str, str]]:
         yield "max_link_width", f"{_LANES}\n"
 
 
-def _measured(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, Content]]:
-    silent = reading.suspended or reading.fault == FaultKind.LOST
+def _measured_files(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, Content]]:
+    unreadable = reading.suspended or reading.fault == FaultKind.LOST
     files: list[tuple[str, Content]] = [*_values(reading), *_sensors(reading, repeats_power)]
     if reading.gpu.card.family is not Family.APU:
         files.append(("gpu_metrics", _metrics_table(reading, repeats_power)))
     for name, text in files:
-        if silent and not name.endswith("_label"):
+        if unreadable and not name.endswith("_label"):
             yield name, Folder()
         elif name == _HANGING and reading.fault == FaultKind.HANG:
             yield name, Blocking()
@@ -130,16 +131,16 @@ def _values(reading: GpuReading) -> Iterator[tuple[str, str]]:
 
 
 def _metrics_table(reading: GpuReading, repeats_power: bool) -> bytes:
-    """The driver's binary table, of version 1.7 or 1.3. What is not measured holds all ones."""
+    """The driver's binary table, of version 1.7 or 1.3. Values that are not measured are all ones."""
     gpu, card = reading.gpu, reading.gpu.card
     new = card.xccs > 1
-    shows = gpu.is_primary_die or repeats_power
-    watts = reading.power_microwatts // 10**6 if shows else 0
+    has_power = gpu.is_primary_die or repeats_power
+    watts = reading.power_microwatts // 10**6 if has_power else 0
     activity = (reading.busy_percent, reading.memory_busy_percent)
     hotspot, memory = reading.junction_millicelsius // 1000, reading.memory_millicelsius // 1000
     energy = _NOT_MEASURED
     if card.family is Family.INSTINCT:
-        energy = reading.energy_counts if shows else 0
+        energy = reading.energy_counts if has_power else 0
     if new:
         values = struct.pack("<6HQQ", hotspot, memory, 0xFFFF, watts, *activity, _NOT_MEASURED, energy)
     else:
@@ -151,7 +152,7 @@ def _metrics_table(reading: GpuReading, repeats_power: bool) -> bytes:
 
 
 def _levels(levels: tuple[int, ...], now: int) -> str:
-    """The level nearest to the clock has the star, and shows that clock."""
+    """The level nearest to the clock has a star and the value of the clock."""
     at = min(range(len(levels)), key=lambda n: abs(levels[n] - now))
     return "".join(
         f"{n}: {now if n == at else mhz}Mhz {'*' if n == at else ''}\n" for n, mhz in enumerate(levels)
@@ -167,7 +168,7 @@ def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, st
     if card.junction_sensor:
         sensors.append(("junction", reading.junction_millicelsius))
         sensors.append(("mem", reading.memory_millicelsius))
-    # The driver numbers them so whether or not the first is there.
+    # The driver's numbers do not depend on whether there is an edge sensor.
     first = 1 if card.edge_sensor else 2
     for number, (label, millicelsius) in enumerate(sensors, first):
         yield f"{folder}/temp{number}_label", f"{label}\n"
@@ -175,15 +176,15 @@ def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, st
         if card.family is not Family.APU:
             yield f"{folder}/temp{number}_crit", f"{card.crit_celsius * 1000}\n"
             yield f"{folder}/temp{number}_emergency", f"{card.emergency_celsius * 1000}\n"
-    shows = gpu.is_primary_die or repeats_power
+    has_power = gpu.is_primary_die or repeats_power
     power = "power1_average" if card.average_power else "power1_input"
-    yield f"{folder}/{power}", f"{reading.power_microwatts if shows else 0}\n"
+    yield f"{folder}/{power}", f"{reading.power_microwatts if has_power else 0}\n"
     if card.family is not Family.APU:
-        cap = int(gpu.spec.power_limit_watts * 1e6) if shows else 0
+        cap = int(gpu.spec.power_limit_watts * 1e6) if has_power else 0
         yield f"{folder}/power1_cap", f"{cap}\n"
-        yield f"{folder}/power1_cap_max", f"{int(card.power.max_watts * 1e6) if shows else 0}\n"
+        yield f"{folder}/power1_cap_max", f"{int(card.power.max_watts * 1e6) if has_power else 0}\n"
         yield f"{folder}/power1_cap_min", f"{int(card.power.min_watts * 1e6)}\n"
-        yield f"{folder}/power1_cap_default", f"{int(card.power.default_watts * 1e6) if shows else 0}\n"
+        yield f"{folder}/power1_cap_default", f"{int(card.power.default_watts * 1e6) if has_power else 0}\n"
     if reading.millivolts is not None:
         yield f"{folder}/in0_label", "vddgfx\n"
         yield f"{folder}/in0_input", f"{reading.millivolts}\n"
@@ -196,9 +197,7 @@ def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, st
         yield f"{folder}/pwm1_max", "255\n"
 
 
-# --- process files ------------------------------------------------------------
-# Processes as the driver shows them: the compute driver's folders, and what /proc tells of open files.
-
+# Processes: the folders of the compute driver, and the open files in /proc.
 
 _KFD = "sys/class/kfd/kfd"
 _COMPUTE_FILE = "3"
@@ -207,7 +206,7 @@ _SIMDS_PER_UNIT = 4
 
 
 def topology_files(readings: Iterable[GpuReading]) -> Iterator[File]:
-    """The compute driver's view: the processors are node 0, each GPU or partition of one is a further one."""
+    """Node 0 of the compute driver is the CPU; each GPU or partition is a further node."""
     yield f"{_KFD}/topology/generation_id", "1\n"
     yield f"{_KFD}/topology/nodes/0/gpu_id", "0\n"
     yield f"{_KFD}/topology/nodes/0/properties", "cpu_cores_count 96\nsimd_count 0\n"
@@ -216,7 +215,7 @@ def topology_files(readings: Iterable[GpuReading]) -> Iterator[File]:
         gpu = reading.gpu
         for part in reading.parts:
             folder = f"{_KFD}/topology/nodes/{part.part.node}"
-            facts = {
+            properties = {
                 "cpu_cores_count": 0,
                 "simd_count": part.part.compute_units * _SIMDS_PER_UNIT,
                 "simd_per_cu": _SIMDS_PER_UNIT,
@@ -229,23 +228,23 @@ def topology_files(readings: Iterable[GpuReading]) -> Iterator[File]:
                 "unique_id": gpu.unique_id or 0,
             }
             yield f"{folder}/gpu_id", f"{part.part.gpu_id}\n"
-            yield f"{folder}/properties", "".join(f"{name} {value}\n" for name, value in facts.items())
+            yield f"{folder}/properties", "".join(f"{name} {value}\n" for name, value in properties.items())
             yield f"{folder}/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {part.part.vram_bytes}\n"
             yield f"{folder}/mem_banks/0/used_memory", f"{part.vram_used_bytes}\n"
 
 
 def compute_files(readings: Iterable[GpuReading]) -> Iterator[File]:
-    """A process that computes has files for every GPU of the node, most of them saying nothing."""
-    shown = [part for reading in readings for part in reading.parts]
+    """A compute process has files for every GPU of the node, with zeros for those that it does not use."""
+    parts = [part for reading in readings for part in reading.parts]
     used: dict[int, dict[int, tuple[PartReading, ProcessReading]]] = {}
-    for part in shown:
+    for part in parts:
         for process in part.processes:
             if process.computes:
                 used.setdefault(process.pid, {})[part.part.gpu_id] = part, process
     for pid, places in used.items():
         folder = f"{_KFD}/proc/{pid}"
         yield f"{folder}/pasid", f"{32768 + pid % 1000}\n"
-        for part in shown:
+        for part in parts:
             here = places.get(part.part.gpu_id)
             number = part.part.gpu_id
             yield f"{folder}/vram_{number}", f"{here[1].vram_bytes if here else 0}\n"
@@ -254,7 +253,7 @@ def compute_files(readings: Iterable[GpuReading]) -> Iterator[File]:
 
 
 def open_files(readings: Iterable[GpuReading]) -> Iterator[File]:
-    """Each process has a GPU's device file open twice, by one opening: it must be counted once."""
+    """Each process has two descriptors of one open device file, which a reader must count once."""
     opened: dict[int, int] = {}
     client = 0
     for reading in readings:

@@ -1,4 +1,4 @@
-"""The AMD section of a node's description, once it has been read and found good."""
+"""The AMD section of a node's description: models of cards, the specification, and reading it from YAML."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,14 +8,10 @@ from accelscope.config.values import BOOLEAN, LINE, Choice, Decimal, Text
 from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
 
-# --- cards ------------------------------------------------------------
-# The kinds of AMD GPU that can be simulated: what does not move about them.
-
-
 _GIB = 1 << 30
 _MIB = 1 << 20
 
-# Blocks of a chip that count their own errors, as files of ras/ are named.
+# Blocks of a chip with error counters, as in the names of files in ras/.
 INSTINCT_BLOCKS = ("umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl")
 
 
@@ -35,20 +31,20 @@ class Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    model: str  # its name in descriptions
+    model: str  # name in descriptions
     family: Family
     market_name: str
-    code: int  # PCI number of the chip
+    code: int  # PCI device id of the chip
     pci_class: int
     architecture: str
-    target_version: int  # the same as the compute driver writes it: 90402
+    target_version: int  # the architecture as the compute driver writes it: 90402
     compute_units: int
-    xccs: int = 1  # compute dies, by which it can be cut
-    dies: int = 1  # GPUs of one module; they share its power
+    xccs: int = 1  # compute dies; with several, the GPU can be partitioned
+    dies: int = 1  # GPUs of one module, which share its power
     vram_bytes: int
     vram_type: str
     power: Power
-    average_power: bool  # whether its driver tells an average or what is drawn now
+    average_power: bool  # whether the driver reports average or current power
     edge_sensor: bool = True
     junction_sensor: bool = True
     crit_celsius: int = 100
@@ -56,15 +52,15 @@ class Card:
     sclk_mhz: tuple[int, ...] = ()
     mclk_mhz: tuple[int, ...] = ()
     gfx_millivolts: int | None = None
-    fan_rpm: int | None = None  # at full speed; None: it has none
+    fan_rpm: int | None = None  # at full speed; None without a fan
     pcie_generation: int = 4
-    vbios: str = "113-SIMULATED-001"  # its part number
-    part_number: str | None = None  # of the board; None: it has no memory for it
+    vbios: str = "113-SIMULATED-001"  # part number of the VBIOS
+    part_number: str | None = None  # of the board; None if it stores none
     ras_blocks: tuple[str, ...] = ()
 
     @property
     def linked(self) -> bool:
-        """Whether it has links to others of its kind."""
+        """Whether it has XGMI links."""
         return self.family is Family.INSTINCT and self.dies * self.xccs > 1
 
 
@@ -157,18 +153,18 @@ CARDS = {
 }
 
 
-_SPARE_BYTES = 512 << 20  # for the driver itself
+_SPARE_BYTES = 512 << 20  # for the driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdDeviceSpec:
-    """One GPU as the driver counts them: of a module with two dies, one of them."""
+    """One GPU of the driver; for a module with two dies, one die."""
 
     card: Card
     power_limit_watts: float  # of the module
     ambient_celsius: float = 28.0
-    suspended: bool = False  # asleep to save power
-    compute_partition: str | None = None  # SPX, DPX, QPX, CPX; None: it cannot be cut
+    suspended: bool = False  # to save power
+    compute_partition: str | None = None  # SPX, DPX, QPX, CPX; None if it cannot be partitioned
     memory_partition: str | None = None  # NPS1, NPS4
 
     @property
@@ -179,7 +175,7 @@ class AmdDeviceSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdSpec(VendorSpec):
     rocm_version: str = "7.0.2"
-    driver_version: str | None = "6.14.14"  # None: the driver that comes with the kernel
+    driver_version: str | None = "6.14.14"  # None for the in-tree driver
     kernel_release: str = "6.8.0-79-generic"
     tools: tuple[str, ...] = ("amd-smi", "rocm-smi")
     amd_smi: ToolCost = FREE
@@ -204,10 +200,6 @@ class AmdSpec(VendorSpec):
         return MemoryPool((device, instance), (spec.card.vram_bytes - _SPARE_BYTES) // spec.parts)
 
 
-# --- description ------------------------------------------------------------
-# The AMD section of a description: from YAML to its spec.
-
-
 TOOLS = ("amd-smi", "rocm-smi")
 _ROCM_VERSION = Text("a version such as '7.0.2'", r"[4-7]\.\d+(\.\d+)?")
 _COMPUTE = ("SPX", "DPX", "QPX", "CPX")
@@ -215,13 +207,13 @@ _MEMORY = ("NPS1", "NPS2", "NPS4", "NPS8")
 
 
 def read_section(section: Section) -> AmdSpec:
-    usual = AmdSpec()
+    default = AmdSpec()
     in_kernel = section.take("in_kernel_driver", BOOLEAN, default=False)
     version = section.take("driver_version", Text("a version such as '6.14.14'", r"\d+(\.\d+){1,2}"))
     return AmdSpec(
-        rocm_version=section.take("rocm_version", _ROCM_VERSION, usual.rocm_version),
-        driver_version=None if in_kernel else version or usual.driver_version,
-        kernel_release=section.take("kernel_release", LINE, usual.kernel_release),
+        rocm_version=section.take("rocm_version", _ROCM_VERSION, default.rocm_version),
+        driver_version=None if in_kernel else version or default.driver_version,
+        kernel_release=section.take("kernel_release", LINE, default.kernel_release),
         tools=section.take_each("tools", Choice(*TOOLS)) if section.has("tools") else TOOLS,
         amd_smi=read_tool_cost(section, "amd_smi"),
         rocm_smi=read_tool_cost(section, "rocm_smi"),
@@ -247,5 +239,5 @@ def _partition(section: Section, key: str, card: Card, known: tuple[str, ...]) -
     if card.xccs > 1:
         return section.take(key, Choice(*known), known[0])
     if section.raw(key) is not None:
-        raise section.error(key, f"{card.model} cannot be cut")
+        raise section.error(key, f"{card.model} cannot be partitioned")
     return None

@@ -1,4 +1,4 @@
-"""What amd-smi prints of a node, in the forms of ROCm 6 and 7."""
+"""The output of the simulated amd-smi, as in ROCm 6 and 7, and of rocm-smi, as in ROCm 4 to 7."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,8 @@ _VIOLATIONS = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
 
 
 @dataclass(frozen=True, slots=True)
-class Logical:
-    """A GPU as the tool counts them: each partition is one. Only the first of a GPU has its sensors."""
+class LogicalGpu:
+    """A GPU in the output of amd-smi, which is a partition. Only the first partition has sensor values."""
 
     index: int
     reading: GpuReading
@@ -38,52 +38,52 @@ class Logical:
 
     @property
     def bdf(self) -> str:
-        """All partitions of a GPU have its address."""
+        """All partitions have the address of the GPU."""
         return self.reading.gpu.address
 
     @property
     def uuid(self) -> str:
-        """Made by AMD's library from the chip's own number and its PCI number."""
+        """AMD's library combines the unique id of the chip and its PCI device id."""
         number = self.reading.gpu.unique_id or 0
         first, second, rest = number >> 56, number >> 48 & 0xFF, number & (1 << 48) - 1
         return f"{first:02x}ff{self.reading.gpu.card.code:04x}-0000-1000-80{second:02x}-{rest:012x}"
 
 
-def logical_gpus(readings: Iterable[GpuReading]) -> tuple[Logical, ...]:
+def logical_gpus(readings: Iterable[GpuReading]) -> tuple[LogicalGpu, ...]:
     shown = [(reading, part) for reading in readings if reading.index is not None for part in reading.parts]
-    return tuple(Logical(index, reading, part) for index, (reading, part) in enumerate(shown))
+    return tuple(LogicalGpu(index, reading, part) for index, (reading, part) in enumerate(shown))
 
 
-def static(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
+def static(spec: AmdSpec, gpus: Iterable[LogicalGpu]) -> str:
     return _document(spec, [_static(spec, gpu) for gpu in gpus])
 
 
-def metric(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
+def metric(spec: AmdSpec, gpus: Iterable[LogicalGpu]) -> str:
     return _document(spec, [_metric(spec, gpu) for gpu in gpus])
 
 
-def process(gpus: Iterable[Logical]) -> str:
-    """A list in every version."""
+def process(gpus: Iterable[LogicalGpu]) -> str:
+    """All versions print a list."""
     return json.dumps([_processes(gpu) for gpu in gpus], indent=4) + "\n"
 
 
-def links(gpus: tuple[Logical, ...]) -> str:
-    """The links of GPUs that have them; a GPU stands among its own neighbours, without traffic."""
+def links(gpus: tuple[LogicalGpu, ...]) -> str:
+    """The links of each GPU. The list contains the GPU itself, without traffic."""
     linked = [gpu for gpu in gpus if gpu.first and gpu.reading.gpu.hive is not None]
     return json.dumps([_links(gpu, linked) for gpu in linked], indent=4) + "\n"
 
 
-def monitor(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
+def monitor(spec: AmdSpec, gpus: Iterable[LogicalGpu]) -> str:
     names = [name for name, _, _ in _MONITOR if spec.rocm >= (7, 0) or name != "XCP"]
     lines = ["".join(f"{name:>{width}}" for name, width, _ in _MONITOR if name in names)]
     for gpu in gpus:
-        cells = ((tell(gpu), width) for name, width, tell in _MONITOR if name in names)
+        cells = ((render(gpu), width) for name, width, render in _MONITOR if name in names)
         lines.append("".join(f"{cell:>{width}}" for cell, width in cells))
     return "\n".join(lines) + "\n"
 
 
-def listing(spec: AmdSpec, gpus: Iterable[Logical]) -> str:
-    """Ids only."""
+def listing(spec: AmdSpec, gpus: Iterable[LogicalGpu]) -> str:
+    """Ids of the GPUs only."""
     return _document(spec, [_ids(gpu) for gpu in gpus])
 
 
@@ -101,7 +101,7 @@ def _value(number: float, unit: str) -> dict[str, Any]:
     return {"value": number, "unit": unit}
 
 
-def _ids(gpu: Logical) -> dict[str, Any]:
+def _ids(gpu: LogicalGpu) -> dict[str, Any]:
     part = gpu.part.part
     return {
         "gpu": gpu.index,
@@ -113,7 +113,7 @@ def _ids(gpu: Logical) -> dict[str, Any]:
     }
 
 
-def _static(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
+def _static(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
     reading, card = gpu.reading, gpu.reading.gpu.card
     node = reading.gpu
     instinct = card.family is Family.INSTINCT
@@ -166,52 +166,54 @@ def _static(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
     }
 
 
-def _metric(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
+def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
     reading, card = gpu.reading, gpu.reading.gpu.card
-    told = gpu.first and not gpu.silent
+    values = gpu.first and not gpu.silent
     power_key = "socket_power" if spec.rocm >= (6, 2) else "current_socket_power"
-    shows_power = told and reading.gpu.is_primary_die
+    shows_power = values and reading.gpu.is_primary_die
     return {
         "gpu": gpu.index,
-        "usage": _usage(gpu) if told and card.family is not Family.APU else _NA,
+        "usage": _usage(gpu) if values and card.family is not Family.APU else _NA,
         "power": {
             power_key: _value(reading.power_microwatts // 1_000_000, "W") if shows_power else _NA,
-            "gfx_voltage": _value(reading.millivolts, "mV") if told and reading.millivolts else _NA,
+            "gfx_voltage": _value(reading.millivolts, "mV") if values and reading.millivolts else _NA,
             "throttle_status": _NA,
-            "power_management": "ENABLED" if told else _NA,
+            "power_management": "ENABLED" if values else _NA,
         },
         "clock": {
-            "gfx_0": _clock(reading.sclk_mhz, card.sclk_mhz) if told else _NA,
-            "mem_0": _clock(reading.mclk_mhz, card.mclk_mhz) if told else _NA,
+            "gfx_0": _clock(reading.sclk_mhz, card.sclk_mhz) if values else _NA,
+            "mem_0": _clock(reading.mclk_mhz, card.mclk_mhz) if values else _NA,
         },
         "temperature": {
-            "edge": _value(reading.edge_millicelsius // 1000, "C") if told and card.edge_sensor else _NA,
+            "edge": _value(reading.edge_millicelsius // 1000, "C") if values and card.edge_sensor else _NA,
             "hotspot": _value(reading.junction_millicelsius // 1000, "C")
-            if told and card.junction_sensor
+            if values and card.junction_sensor
             else _NA,
-            "mem": _value(reading.memory_millicelsius // 1000, "C") if told and card.junction_sensor else _NA,
+            "mem": _value(reading.memory_millicelsius // 1000, "C")
+            if values and card.junction_sensor
+            else _NA,
         },
         "pcie": {
             "width": 16,
-            "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if told else _NA,
-            "replay_count": reading.pcie_replays if told else _NA,
-            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if told and card.xccs > 1 else _NA,
-            "nak_sent_count": 0 if told and card.ras_blocks else _NA,
-            "nak_received_count": 0 if told and card.ras_blocks else _NA,
+            "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if values else _NA,
+            "replay_count": reading.pcie_replays if values else _NA,
+            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if values and card.xccs > 1 else _NA,
+            "nak_sent_count": 0 if values and card.ras_blocks else _NA,
+            "nak_received_count": 0 if values and card.ras_blocks else _NA,
         },
-        "ecc": _totals(reading) if told else _NA,
-        "ecc_blocks": _blocks(reading) if told and card.ras_blocks else _NA,
+        "ecc": _totals(reading) if values else _NA,
+        "ecc_blocks": _blocks(reading) if values and card.ras_blocks else _NA,
         "fan": {
             "speed": _NA,
             "max": _NA,
             "rpm": card.fan_rpm * reading.fan_percent // 100
-            if told and card.fan_rpm and reading.fan_percent
+            if values and card.fan_rpm and reading.fan_percent
             else _NA,
-            "usage": _value(reading.fan_percent, "%") if told and reading.fan_percent is not None else _NA,
+            "usage": _value(reading.fan_percent, "%") if values and reading.fan_percent is not None else _NA,
         },
         "energy": {
             "total_energy_consumption": _value(round(reading.energy_counts * _JOULES_PER_COUNT, 3), "J")
-            if told and card.family is Family.INSTINCT
+            if values and card.family is Family.INSTINCT
             else _NA
         },
         "mem_usage": _memory(gpu),
@@ -219,7 +221,7 @@ def _metric(spec: AmdSpec, gpu: Logical) -> dict[str, Any]:
     }
 
 
-def _usage(gpu: Logical) -> dict[str, Any]:
+def _usage(gpu: LogicalGpu) -> dict[str, Any]:
     reading, card = gpu.reading, gpu.reading.gpu.card
     usage: dict[str, Any] = {
         "gfx_activity": _value(reading.busy_percent, "%"),
@@ -272,12 +274,12 @@ def _blocks(reading: GpuReading) -> dict[str, Any]:
 
 
 def pcie_megabits(reading: GpuReading) -> int:
-    """In both directions: what feeds the memory comes over PCIe in part."""
+    """PCIe traffic in both directions, in proportion to memory traffic."""
     return 40 * reading.memory_busy_percent
 
 
-def _memory(gpu: Logical) -> dict[str, Any]:
-    """The first partition shows the memory of the whole GPU."""
+def _memory(gpu: LogicalGpu) -> dict[str, Any]:
+    """The first partition has the memory of the whole GPU."""
     part, reading = gpu.part, gpu.reading
     total = reading.gpu.card.vram_bytes if gpu.first else part.part.vram_bytes
     used = reading.vram_used_bytes if gpu.first else part.vram_used_bytes
@@ -290,15 +292,15 @@ def _memory(gpu: Logical) -> dict[str, Any]:
     }
 
 
-def _throttle(gpu: Logical) -> dict[str, Any]:
+def _throttle(gpu: LogicalGpu) -> dict[str, Any]:
     if not gpu.first or gpu.silent:
         return {f"{name}_violation_status": _NA for name in _VIOLATIONS}
-    at_work = {"socket_thermal"} if gpu.reading.throttled else set()
-    states = {name: "ACTIVE" if name in at_work else "NOT ACTIVE" for name in _VIOLATIONS}
+    active = {"socket_thermal"} if gpu.reading.throttled else set()
+    states = {name: "ACTIVE" if name in active else "NOT ACTIVE" for name in _VIOLATIONS}
     return {f"{name}_violation_status": state for name, state in states.items()}
 
 
-def _processes(gpu: Logical) -> dict[str, Any]:
+def _processes(gpu: LogicalGpu) -> dict[str, Any]:
     found = [
         {
             "process_info": {
@@ -322,7 +324,7 @@ def _processes(gpu: Logical) -> dict[str, Any]:
     }
 
 
-def _links(gpu: Logical, linked: list[Logical]) -> dict[str, Any]:
+def _links(gpu: LogicalGpu, linked: list[LogicalGpu]) -> dict[str, Any]:
     return {
         "gpu": gpu.index,
         "bdf": gpu.bdf,
@@ -336,7 +338,7 @@ def _links(gpu: Logical, linked: list[Logical]) -> dict[str, Any]:
     }
 
 
-def _link(gpu: Logical, other: Logical) -> Mapping[str, Any]:
+def _link(gpu: LogicalGpu, other: LogicalGpu) -> Mapping[str, Any]:
     if other is gpu:
         return {"gpu": other.index, "bdf": other.bdf, "read": _NA, "write": _NA}
     moved = (gpu.reading.energy_microjoules + other.reading.energy_microjoules) // 10**9
@@ -348,11 +350,11 @@ def _link(gpu: Logical, other: Logical) -> Mapping[str, Any]:
     }
 
 
-def _sensor(gpu: Logical, text: str) -> str:
+def _sensor(gpu: LogicalGpu, text: str) -> str:
     return text if gpu.first and not gpu.silent else _NA
 
 
-def _used_of_total(gpu: Logical) -> str:
+def _used_of_total(gpu: LogicalGpu) -> str:
     memory = _memory(gpu)
     if gpu.silent:
         return _NA
@@ -375,14 +377,12 @@ _MONITOR = (
 )
 
 
-# --- rocm smi ------------------------------------------------------------
-# What rocm-smi prints of a node as JSON, in the words of ROCm 4 to 7.
-
+# rocm-smi with --json.
 
 _SECONDARY_DIE = "N/A (Secondary die)"
 
 
-def everything(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
+def rocm_smi_json(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
     shown = [reading for reading in readings if reading.index is not None]
     document = {f"card{reading.index}": _card(spec, reading) for reading in shown}
     system = {"Driver version": spec.driver_version or spec.kernel_release}
@@ -397,7 +397,7 @@ def everything(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
     names = {process.pid: process.name for reading in shown for process in reading.processes}
     units = sum(reading.gpu.card.compute_units for reading in shown)
     for pid, (gpus, vram, occupied) in pids.items():
-        # The tool divides by the compute units of all GPUs, not only of those that the process is on.
+        # The tool divides by the compute units of all GPUs, not only of those that the process uses.
         system[f"PID{pid}"] = f"{names[pid][:15]}, {gpus}, {vram}, 0, {100 * occupied // units}"
     document["system"] = system
     return json.dumps(document) + "\n"
@@ -406,7 +406,7 @@ def everything(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
 def _card(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
     gpu, card = reading.gpu, reading.gpu.card
     newer = spec.rocm >= (6, 1)
-    told = {
+    values = {
         ("Device ID" if spec.rocm >= (6, 0) else "GPU ID"): f"0x{card.code:04x}",
         "Unique ID": "N/A" if gpu.unique_id is None else f"0x{gpu.unique_id:x}",
         "VBIOS version": card.vbios,
@@ -416,17 +416,17 @@ def _card(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
         ("Card Model" if newer else "Card model"): f"0x{card.code:04x}",
     }
     if newer:
-        told["GFX Version"] = card.architecture
+        values["GFX Version"] = card.architecture
     if reading.fault == FaultKind.LOST or reading.suspended:
-        return told
-    return {**told, **_measured(spec, reading)}
+        return values
+    return {**values, **_measured(spec, reading)}
 
 
 def _measured(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
     gpu, card = reading.gpu, reading.gpu.card
     kind = "Average" if card.average_power else "Current Socket"
     repeats = spec.rocm < (6, 0) or gpu.is_primary_die
-    told = {
+    values = {
         f"{kind} Graphics Package Power (W)": f"{reading.power_microwatts // 1_000_000}.0"
         if repeats
         else _SECONDARY_DIE,
@@ -439,14 +439,14 @@ def _measured(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
         "PCIe Replay Count": str(reading.pcie_replays),
     }
     busy = "GPU Memory Read/Write Activity (%)" if spec.rocm >= (6, 1) else "GPU memory use (%)"
-    told[busy] = str(reading.memory_busy_percent)
+    values[busy] = str(reading.memory_busy_percent)
     if card.edge_sensor:
-        told["Temperature (Sensor edge) (C)"] = f"{reading.edge_millicelsius / 1000:.1f}"
+        values["Temperature (Sensor edge) (C)"] = f"{reading.edge_millicelsius / 1000:.1f}"
     if card.junction_sensor:
-        told["Temperature (Sensor junction) (C)"] = f"{reading.junction_millicelsius / 1000:.1f}"
-        told["Temperature (Sensor memory) (C)"] = f"{reading.memory_millicelsius / 1000:.1f}"
+        values["Temperature (Sensor junction) (C)"] = f"{reading.junction_millicelsius / 1000:.1f}"
+        values["Temperature (Sensor memory) (C)"] = f"{reading.memory_millicelsius / 1000:.1f}"
     if card.family is Family.INSTINCT:
-        told["Accumulated Energy (uJ)"] = f"{reading.energy_counts * 15.3:.1f}"
+        values["Accumulated Energy (uJ)"] = f"{reading.energy_counts * 15.3:.1f}"
     if reading.fan_percent is not None:
-        told["Fan speed (%)"] = str(reading.fan_percent)
-    return told
+        values["Fan speed (%)"] = str(reading.fan_percent)
+    return values

@@ -1,13 +1,11 @@
-"""Who a simulated chip is: everything about it that does not move."""
+"""A simulated chip: its constant properties, and its readings at an instant."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from accelscope.simulate import spec
-from accelscope.simulate import spec as identity
-from accelscope.simulate import spec as pci
 from accelscope.simulate.faults import Fault, FaultKind, lasted
+from accelscope.simulate.spec import between, hex_id, numa_node, whole
 from accelscope.simulate.vendor import Site
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
 from accelscope.vendors.ascend.simulated.spec import AscendSpec, ChipModel, ChipSpec
@@ -17,13 +15,14 @@ _DIE_GROUPS = 5
 
 @dataclass(frozen=True)
 class Chip:
-    """`slot` is its place in the description, and its number in /dev: these stay when another vanishes."""
+    """`slot` is the position in the description and the number in /dev. It does not change when another chip
+    vanishes."""
 
     seed: int
     slot: int
     count: int  # chips of the node
     board: int  # NPU id
-    number: int  # among the chips of the NPU
+    number: int  # in the NPU
     board_chips: int
     address: str  # as the kernel writes it
     reserved_mib: int
@@ -35,13 +34,13 @@ class Chip:
 
     @cached_property
     def die(self) -> str:
-        digits = identity.hex_id(self.seed, "ascend", "die", self.slot).upper()
+        digits = hex_id(self.seed, "ascend", "die", self.slot).upper()
         return " ".join(digits[8 * group : 8 * group + 8] for group in range(_DIE_GROUPS))
 
     @cached_property
     def serial(self) -> str:
-        """Of the board."""
-        number = identity.whole(10**9, 10**10 - 1, self.seed, "ascend", "serial", self.board)
+        """The serial number of the board."""
+        number = whole(10**9, 10**10 - 1, self.seed, "ascend", "serial", self.board)
         return f"033ABC{number}"
 
     @property
@@ -50,7 +49,7 @@ class Chip:
 
     @property
     def numa_node(self) -> int:
-        return pci.numa_node(self.slot, self.count)
+        return numa_node(self.slot, self.count)
 
     @property
     def leads_board(self) -> bool:
@@ -78,8 +77,7 @@ def chips_of(spec: AscendSpec, site: Site) -> tuple[Chip, ...]:
     return tuple(chips)
 
 
-# --- readings ------------------------------------------------------------
-# What a simulated chip shows at one instant, in the tool's own terms.
+# Readings at an instant, in the units of npu-smi.
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +108,10 @@ class ChipReading:
     """Percentages are whole numbers, as npu-smi prints them."""
 
     chip: Chip
-    listed: bool = True  # False: the driver does not know of it at all
-    shown: bool = True  # False: the driver counts it, but it has no row
+    listed: bool = True  # by the driver
+    shown: bool = True  # in the table; False if the driver lists a chip without a row
     hangs: bool = False
-    logic_id: int | None  # among those that are listed
+    logic_id: int | None  # position among the listed chips
     health: str
     errors: tuple[ChipError, ...]
     watts: float
@@ -134,21 +132,19 @@ class ChipReading:
         return self.memory_used_mib * 100 // self.chip.model.memory_mib
 
 
-# --- dynamics ------------------------------------------------------------
-# How a chip moves: from the loads on it and from faults to what it shows.
-
+# From the load of processes and from faults to readings.
 
 _CELSIUS_AT_FULL_POWER = 72.0
 _HOT_CELSIUS = 105.0
 _IDLE_VOLTS = 0.78
 _VOLTS_OF_LOAD = 0.14
-_BUSY_PERCENT = 3  # from here on the clock is at its rated speed
+_BUSY_PERCENT = 3  # from this utilization on, the clock is at its rated speed
 _SINGLE_BIT_PER_SECOND = 2.0
 _DOUBLE_BIT_PER_SECOND = 0.1
-_COMM_LENGTH = 15  # the kernel keeps no more of a name
+_COMM_LENGTH = 15  # of a process name in the kernel
 
-# What the driver says under each fault: its word for the chip's health, and an error with its code.
-_TROUBLES = {
+# Health and error that the driver reports for each fault.
+_FAULT_HEALTH = {
     FaultKind.RESET_REQUIRED: ("Critical", ChipError(0x80E18402, "the chip does not answer, reset it")),
     FaultKind.ECC_STORM: ("Alarm", ChipError(0x80E01801, "node type=HBM, event state=multi-bit ECC error")),
     FaultKind.HOT: ("Warning", ChipError(0x80CD8008, "node type=SoC, event state=over temperature")),
@@ -166,7 +162,7 @@ class ChipDynamics:
     def reading(self, at: float, faults: tuple[Fault, ...], logic_id: int | None) -> ChipReading:
         chip, model = self.chip, self.chip.model
         active = {fault.kind for fault in faults if fault.active(at)}
-        troubles = [trouble for kind, trouble in _TROUBLES.items() if kind in active]
+        problems = [problem for kind, problem in _FAULT_HEALTH.items() if kind in active]
         load = self._load.mean(at)
         processes = tuple(self._processes(at))
         aicore = round(100 * load)
@@ -179,8 +175,8 @@ class ChipDynamics:
             shown=not active & {FaultKind.VANISHED, FaultKind.LOST},
             hangs=FaultKind.HANG in active,
             logic_id=logic_id,
-            health=troubles[0][0] if troubles else "OK",
-            errors=tuple(error for _, error in troubles),
+            health=problems[0][0] if problems else "OK",
+            errors=tuple(error for _, error in problems),
             watts=round(self._power.mean(at), 1),
             volts=round(_IDLE_VOLTS + _VOLTS_OF_LOAD * load, 2),
             celsius=round(max(celsius, _HOT_CELSIUS) if FaultKind.HOT in active else celsius),
@@ -209,14 +205,14 @@ class ChipDynamics:
         return sum(p.memory_intensity * p.curve.mean(at) for p in self._placements)
 
     def _share(self, unit: str) -> float:
-        """Of the time in which the chip works: how much this unit of it has to do."""
-        return spec.between(0.3, 0.9, self.chip.seed, "ascend", unit, self.chip.slot)
+        """The utilization of a unit, as a fraction of the load of the chip."""
+        return between(0.3, 0.9, self.chip.seed, "ascend", unit, self.chip.slot)
 
     def _ecc(self, at: float, faults: tuple[Fault, ...]) -> EccCounts:
         storms = lasted(faults, FaultKind.ECC_STORM, at)
         single = sum(int(seconds * _SINGLE_BIT_PER_SECOND) for seconds in storms)
         double = sum(1 + int(seconds * _DOUBLE_BIT_PER_SECOND) for seconds in storms)
-        before = spec.whole(0, 3, self.chip.seed, "ascend", "ecc", self.chip.slot)
+        before = whole(0, 3, self.chip.seed, "ascend", "ecc", self.chip.slot)
         return EccCounts(
             single=single,
             double=double,

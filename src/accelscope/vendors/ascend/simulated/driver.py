@@ -1,4 +1,4 @@
-"""The simulated Ascend driver of a node: its tool, and all files that show what it does."""
+"""The simulated Ascend driver of a node: its files, and the output of npu-smi."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ class AscendDriver:
         return _with_shared_power(result)
 
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
-        """By the logic id, which is the place among all chips while none has vanished."""
+        """The id has the logic id, which is the position of the chip unless a chip has vanished."""
         chip = self._chips[device].chip
         kind = _plugin_name(chip.model.name)
         return PluginDevice(f"huawei.com/{kind}", plugin_device_name(chip), chip.numa_node)
@@ -64,7 +64,7 @@ def plugin_device_name(chip: Chip) -> str:
 
 
 def _plugin_name(model: str) -> str:
-    """Of the generation: Ascend910 for a 910B3."""
+    """The name of the generation, such as Ascend910 for a 910B3."""
     generation = model.removeprefix("Ascend")
     if generation.startswith("950"):
         return "npu"
@@ -75,12 +75,12 @@ def _plugin_name(model: str) -> str:
 
 
 def _with_shared_power(readings: Sequence[ChipReading]) -> tuple[ChipReading, ...]:
-    """Of chips with one meter, it shows what they draw together."""
-    drawn: dict[int, float] = {}
+    """Chips with one power meter report their total power."""
+    totals: dict[int, float] = {}
     for reading in readings:
-        drawn[reading.chip.board] = drawn.get(reading.chip.board, 0.0) + reading.watts
+        totals[reading.chip.board] = totals.get(reading.chip.board, 0.0) + reading.watts
     return tuple(
-        replace(reading, watts=round(drawn[reading.chip.board], 1))
+        replace(reading, watts=round(totals[reading.chip.board], 1))
         if reading.chip.model.layout is Layout.TWO_CHIPS
         else reading
         for reading in readings
@@ -112,10 +112,6 @@ def _pci_files(readings: Sequence[ChipReading]) -> Iterator[tuple[str, Content]]
         yield f"{folder}/current_link_width", "16\n"
         yield f"{folder}/max_link_width", "16\n"
         yield f"{folder}/driver", Link("../../../../bus/pci/drivers/devdrv_device_driver")
-
-
-# --- vendor ------------------------------------------------------------
-# The simulated driver of Ascend, as the vendor's declaration names it.
 
 
 VENDOR = SimulatedVendor(

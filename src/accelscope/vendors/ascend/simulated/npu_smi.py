@@ -1,10 +1,11 @@
-"""What npu-smi answers to its other commands: `key : value` lines, and the map of numbers."""
+"""The output of the simulated npu-smi: `key : value` commands, lists, the table, and its answer to each
+command."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from accelscope.simulate.vendor import Answer, Tool
+from accelscope.simulate.vendor import Tool, ToolAnswer
 from accelscope.vendors.ascend.simulated.chip import ChipProcess, ChipReading
 from accelscope.vendors.ascend.simulated.spec import AscendSpec, Layout
 
@@ -54,7 +55,7 @@ def chip_board(reading: ChipReading) -> str:
 
 
 def npu_board(spec: AscendSpec, reading: ChipReading) -> str:
-    """Of an NPU that is a chip: both at once."""
+    """Board and chip in one output, for an NPU without chip numbers."""
     die = _lines(("Chip Name", reading.chip.model.name), ("VDie ID", reading.chip.die))
     return board(spec, [reading]) + die
 
@@ -72,7 +73,7 @@ def volt(chips: Board) -> str:
 
 
 def common(chips: Board) -> str:
-    """The chip's number stands before its values here. The controller of the board comes last."""
+    """The chip's number precedes its values here. The controller of the board comes last."""
     text = _lines(*_heading(chips))
     for reading in chips:
         chip = reading.chip
@@ -130,7 +131,7 @@ def processes(spec: AscendSpec, chips: Board) -> str:
 
 
 def mapping(readings: Sequence[ChipReading]) -> str:
-    """Numbers of all chips, with those in the runtime and in /dev, and of the controllers of their boards."""
+    """The numbers of chips in the runtime and in /dev, and of the controllers of their boards."""
     layout = readings[0].chip.model.layout
     names = {
         Layout.TWO_CHIPS: ("NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID", "Chip Name"),
@@ -231,15 +232,13 @@ def _lines(*pairs: tuple[str, object], width: int = 30) -> str:
     return "".join(f"\t{key:<{width}} : {value}\n" for key, value in pairs)
 
 
-# --- info table ------------------------------------------------------------
-# `npu-smi info` as each layout prints it.
+# The table of `npu-smi info`, in all layouts.
 
-
-_WIDE_NAME_LENGTH = 9  # of a process, where its column has become narrow
+_WIDE_NAME_LENGTH = 9  # of a process, whose column is narrower in wide tables
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _TableFormat:
     """Widths of the cells, of the first two values in the last one, and of the cells of the process table."""
 
     cells: tuple[int, ...]
@@ -251,8 +250,8 @@ class _Form:
 
 
 _USAGE = ("Memory-Usage(MB)", "HBM-Usage(MB)")
-_FORMS = {
-    (Layout.DDR, False): _Form(
+_FORMATS = {
+    (Layout.DDR, False): _TableFormat(
         (31, 17, 54),
         (13, 18),
         (31, 17, 26, 27),
@@ -260,19 +259,19 @@ _FORMS = {
         ("Chip    Device", "Bus-Id"),
         8,
     ),
-    (Layout.HBM, False): _Form(
+    (Layout.HBM, False): _TableFormat(
         (27, 15, 52), (12, 18), (27, 15, 26, 25), ("NPU   Name", "Health"), ("Chip", "Bus-Id"), 6
     ),
-    (Layout.HBM, True): _Form(
+    (Layout.HBM, True): _TableFormat(
         (27, 15, 70), (21, 24), (27, 15, 20, 23, 25), ("NPU   Name", "Health"), ("Chip", "Bus-Id"), 6
     ),
-    (Layout.TWO_CHIPS, False): _Form(
+    (Layout.TWO_CHIPS, False): _TableFormat(
         (27, 15, 52), (12, 18), (27, 15, 26, 25), ("NPU   Name", "Health"), ("Chip  Phy-ID", "Bus-Id"), 6
     ),
-    (Layout.TWO_CHIPS, True): _Form(
+    (Layout.TWO_CHIPS, True): _TableFormat(
         (27, 15, 70), (21, 24), (27, 15, 20, 23, 25), ("NPU   Name", "Health"), ("Chip  Phy-ID", "Bus-Id"), 6
     ),
-    (Layout.NO_CHIPS, True): _Form(
+    (Layout.NO_CHIPS, True): _TableFormat(
         (8, 18, 15, 70),
         (22, 25),
         (27, 15, 20, 23, 25),
@@ -283,16 +282,16 @@ _FORMS = {
 }
 
 
-def render(spec: AscendSpec, readings: Sequence[ChipReading]) -> str:
-    """Of those that have a row. There is at least one chip on the node."""
+def table(spec: AscendSpec, readings: Sequence[ChipReading]) -> str:
+    """`readings` must not be empty."""
     layout = readings[0].chip.model.layout
     wide = spec.is_wide or layout is Layout.NO_CHIPS
-    form = _FORMS.get((layout, wide)) or _FORMS[layout, False]
-    return "".join(f"{line}\n" for line in _lines_info_table(spec, readings, form, layout))
+    form = _FORMATS.get((layout, wide)) or _FORMATS[layout, False]
+    return "".join(f"{line}\n" for line in _table_lines(spec, readings, form, layout))
 
 
-def _lines_info_table(
-    spec: AscendSpec, readings: Sequence[ChipReading], form: _Form, layout: Layout
+def _table_lines(
+    spec: AscendSpec, readings: Sequence[ChipReading], form: _TableFormat, layout: Layout
 ) -> Iterator[str]:
     width = sum(form.cells) + len(form.cells) - 1
     banner = f"npu-smi {spec.tool_version or spec.driver_version}"
@@ -301,12 +300,12 @@ def _lines_info_table(
     yield _border(form.cells, "-")
     yield _row(form.cells, *form.upper, _values(form, "Power(W)", "Temp(C)", "Hugepages-Usage(page)"))
     usage = _USAGE[:1] if layout is Layout.DDR else _USAGE
-    use = "NPU Util(%)" if layout is Layout.NO_CHIPS else "AICore(%)"
-    yield _row(form.cells, *form.lower, _values(form, use, *usage))
+    utilization = "NPU Util(%)" if layout is Layout.NO_CHIPS else "AICore(%)"
+    yield _row(form.cells, *form.lower, _values(form, utilization, *usage))
     yield _border(form.cells, "=")
     shown = [reading for reading in readings if reading.shown]
     for place, reading in enumerate(shown):
-        yield from _chip(reading, form, layout)
+        yield from _chip_lines(reading, form, layout)
         following = shown[place + 1] if place + 1 < len(shown) else None
         same_board = following is not None and following.chip.board == reading.chip.board
         yield f"+{'-' * width}+" if same_board else _border(form.cells, "=")
@@ -314,7 +313,7 @@ def _lines_info_table(
         yield from _process_lines(spec, shown, form)
 
 
-def _chip(reading: ChipReading, form: _Form, layout: Layout) -> Iterator[str]:
+def _chip_lines(reading: ChipReading, form: _TableFormat, layout: Layout) -> Iterator[str]:
     chip = reading.chip
     upper = _values(form, _power(reading), str(reading.celsius), "0    / 0")
     usages = [_pair(reading.memory_used_mib, chip.model.memory_mib)]
@@ -331,7 +330,7 @@ def _chip(reading: ChipReading, form: _Form, layout: Layout) -> Iterator[str]:
 
 
 def _power(reading: ChipReading) -> str:
-    """Two chips of an NPU have one meter, and the first shows it."""
+    """The two chips of an NPU have one power meter, which the first chip reports."""
     model = reading.chip.model
     if not model.chip_measures_power:
         return "NA"
@@ -340,7 +339,7 @@ def _power(reading: ChipReading) -> str:
     return f"{reading.watts:.1f}"
 
 
-def _process_lines(spec: AscendSpec, readings: Sequence[ChipReading], form: _Form) -> Iterator[str]:
+def _process_lines(spec: AscendSpec, readings: Sequence[ChipReading], form: _TableFormat) -> Iterator[str]:
     cells = form.process_cells
     chips = len(form.cells) == 3
     heads = [f"NPU{'     Chip' if chips else ' ID'}", "Process id", "Process name", "Process memory(MB)"]
@@ -358,7 +357,7 @@ def _process_lines(spec: AscendSpec, readings: Sequence[ChipReading], form: _For
         ]
         for reading, process in found:
             place = f"{board:<8}{reading.chip.number}" if chips else str(board)
-            name = _name(spec, process, wide=wide)
+            name = _process_name(spec, process, wide=wide)
             row = [place, str(process.pid), name, str(process.memory_mib), *(["NA"] if wide else [])]
             yield _row(cells, *row)
         if not found:
@@ -366,13 +365,13 @@ def _process_lines(spec: AscendSpec, readings: Sequence[ChipReading], form: _For
         yield end
 
 
-def _name(spec: AscendSpec, process: ChipProcess, *, wide: bool) -> str:
+def _process_name(spec: AscendSpec, process: ChipProcess, *, wide: bool) -> str:
     if spec.in_container:
         return ""
     return process.name[:_WIDE_NAME_LENGTH] if wide else process.name
 
 
-def _values(form: _Form, *values: str) -> str:
+def _values(form: _TableFormat, *values: str) -> str:
     first, second = form.values
     padded = f"{values[0]:<{first}}{values[1]:<{second}}"
     return f"{padded}{values[2]}" if len(values) > 2 else padded
@@ -390,28 +389,26 @@ def _border(widths: Sequence[int], line: str) -> str:
     return "+" + "+".join(line * width for width in widths) + "+"
 
 
-# --- smi answers ------------------------------------------------------------
-# What npu-smi says to which command line, and what it says instead when something is wrong.
-
+# The answer to each command line, and errors.
 
 _NOISE = "DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n"
 LIBRARY = "libdrvdsmi_host.so"
 
-NO_ACCESS = Answer(text=f"{_NOISE}dcmi module initialize failed. ret is -8005\n", exit_code=187)
+NO_ACCESS = ToolAnswer(text=f"{_NOISE}dcmi module initialize failed. ret is -8005\n", exit_code=187)
 ERRORS = {
     "no_access": NO_ACCESS,
-    "in_use": Answer(
+    "in_use": ToolAnswer(
         text="dcmi model initialized failed, because the device is used. ret is -8020\n", exit_code=172
     ),
-    "board_type": Answer(text="npu get board type failed. ret is -9005\n", exit_code=211),
-    "no_npus": Answer(text="There is no NPU card on this server.\n", exit_code=0),
-    # Another program that has the same name, and speaks of other devices.
-    "other_tool": Answer(text="npu-smi (AMD XDNA)\nNPU 0: RyzenAI-npu4, 3 % busy\n", exit_code=0),
+    "board_type": ToolAnswer(text="npu get board type failed. ret is -9005\n", exit_code=211),
+    "no_npus": ToolAnswer(text="There is no NPU card on this server.\n", exit_code=0),
+    # Another program of the same name, for other devices.
+    "other_tool": ToolAnswer(text="npu-smi (AMD XDNA)\nNPU 0: RyzenAI-npu4, 3 % busy\n", exit_code=0),
 }
-_NOT_SUPPORTED = Answer(
+_NOT_SUPPORTED = ToolAnswer(
     patterns=("info -t *",), text="This device does not support querying that.\n", exit_code=0
 )
-_UNKNOWN = Answer(text="Command or option is not found.\n", exit_code=255)
+_UNKNOWN = ToolAnswer(text="Command or option is not found.\n", exit_code=255)
 _WRONG_NPU = "Error parameter of -i\n"
 
 
@@ -419,8 +416,8 @@ def tool(spec: AscendSpec) -> Tool:
     return Tool(name="npu-smi", cost=spec.tool, library=LIBRARY, errors=ERRORS)
 
 
-def answers(spec: AscendSpec, readings: Sequence[ChipReading]) -> Iterator[Answer]:
-    """The first that fits is given."""
+def answers(spec: AscendSpec, readings: Sequence[ChipReading]) -> Iterator[ToolAnswer]:
+    """In order of precedence: the first match is used."""
     listed = [reading for reading in readings if reading.listed]
     if not listed:
         yield ERRORS["no_npus"]
@@ -429,21 +426,23 @@ def answers(spec: AscendSpec, readings: Sequence[ChipReading]) -> Iterator[Answe
     for chips in boards:
         if any(reading.hangs for reading in chips):
             number = chips[0].chip.board
-            yield Answer(patterns=("info", f"info -t * -i {number}", f"info -t * -i {number} -*"), hangs=True)
+            yield ToolAnswer(
+                patterns=("info", f"info -t * -i {number}", f"info -t * -i {number} -*"), hangs=True
+            )
     noise = _NOISE if spec.noisy else ""
-    yield Answer(patterns=("info",), text=noise + render(spec, listed))
-    yield Answer(patterns=("info -m",), text=noise + mapping(listed))
-    yield Answer(patterns=("info -l",), text=noise + listing(boards))
+    yield ToolAnswer(patterns=("info",), text=noise + table(spec, listed))
+    yield ToolAnswer(patterns=("info -m",), text=noise + mapping(listed))
+    yield ToolAnswer(patterns=("info -l",), text=noise + listing(boards))
     for chips in boards:
-        for pattern, text in _of_board(spec, chips):
-            yield Answer(patterns=(f"info -t {pattern}",), text=noise + text)
-    yield Answer(patterns=("info -t * -i *",), text=_WRONG_NPU, exit_code=255)
+        for pattern, text in _board_answers(spec, chips):
+            yield ToolAnswer(patterns=(f"info -t {pattern}",), text=noise + text)
+    yield ToolAnswer(patterns=("info -t * -i *",), text=_WRONG_NPU, exit_code=255)
     yield _NOT_SUPPORTED
     yield _UNKNOWN
 
 
-def _of_board(spec: AscendSpec, chips: Sequence[ChipReading]) -> Iterator[tuple[str, str]]:
-    """A chip that the driver lost answers nothing; the others of its board do."""
+def _board_answers(spec: AscendSpec, chips: Sequence[ChipReading]) -> Iterator[tuple[str, str]]:
+    """Lost chips are left out; the other chips of the board answer."""
     number = chips[0].chip.board
     reached = [reading for reading in chips if reading.shown]
     if not reached:

@@ -1,4 +1,5 @@
-"""The Ascend section of a node's description, once it has been read and found good."""
+"""The Ascend section of a node's description: models of chips, the specification, and reading it from
+YAML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +10,15 @@ from accelscope.config.values import BOOLEAN, Choice, Decimal, Text, WholeNumber
 from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
 
-# --- models ------------------------------------------------------------
-# Ascend chips that a description can name: what they are called, what they have, and how npu-smi shows them.
-#
-# Figures are round ones of the order that such chips have; nothing is measured.
+# The numbers in the models are plausible, but not measured.
 
 
 class Layout(Enum):
-    """Which table `npu-smi info` prints."""
+    """The layout of the table of `npu-smi info`."""
 
     DDR = "memory is DDR, no HBM"
-    HBM = "one chip an NPU, with HBM"
-    TWO_CHIPS = "two chips an NPU, with their numbers in /dev"
+    HBM = "one chip per NPU, with HBM"
+    TWO_CHIPS = "two chips per NPU, with their numbers in /dev"
     NO_CHIPS = "the NPU is the chip"
 
 
@@ -28,14 +26,14 @@ class Layout(Enum):
 class ChipModel:
     name: str  # as npu-smi prints it
     layout: Layout
-    memory_mib: int  # HBM where there is some, else DDR
-    ddr_mib: int = 0  # beside HBM
+    memory_mib: int  # HBM, or DDR for chips without HBM
+    ddr_mib: int = 0  # in addition to HBM
     chips_per_board: int = 1
     idle_watts: float
     full_watts: float
-    chip_measures_power: bool = True  # False: only the board's controller does
+    chip_measures_power: bool = True  # otherwise only the board's controller does
     has_vector_cores: bool = True
-    has_cube_usage: bool = True  # the tool tells vector, cube and overall utilisation apart
+    has_cube_usage: bool = True  # the tool prints vector, cube and overall utilisation
     lists_processes: bool = True  # in the table
     aicores: int
     aicore_mhz: int
@@ -160,9 +158,9 @@ MODELS: Mapping[str, ChipModel] = {
 }
 
 
-_RESERVED_MIB = 3400  # what the driver itself holds of HBM
+_RESERVED_MIB = 3400  # HBM of the driver
 _RESERVED_DDR_MIB = 1200
-_WIDE_FROM = 26  # versions from this on print wider tables, with a further column of processes
+_WIDE_FROM = 26  # version; wide tables have a further column of processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,13 +171,13 @@ class ChipSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AscendSpec(VendorSpec):
-    """A device is a chip. Chips of a model that has several on a board fill the boards in their order."""
+    """A device is a chip. If a model has several chips per board, they fill the boards in order."""
 
     driver_version: str = "25.0.1"
-    tool_version: str | None = None  # None: that of the driver
-    in_container: bool = False  # npu-smi cannot look up the names of processes
-    noisy: bool = False  # its library prints lines of its own
-    npu_ids: tuple[int, ...] = ()  # of the boards; empty: counted from 0
+    tool_version: str | None = None  # None for that of the driver
+    in_container: bool = False  # npu-smi cannot read the names of processes
+    noisy: bool = False  # the library prints additional lines
+    npu_ids: tuple[int, ...] = ()  # of the boards; empty to count from 0
     tool: ToolCost = FREE
     devices: tuple[ChipSpec, ...] = ()
 
@@ -191,7 +189,7 @@ class AscendSpec(VendorSpec):
     def device_count(self) -> int:
         return len(self.devices)
 
-    def memory_pool(self, device: int, instance: int | None) -> MemoryPool:  # noqa: ARG002 - never cut
+    def memory_pool(self, device: int, instance: int | None) -> MemoryPool:  # noqa: ARG002 - no partitions
         return MemoryPool(device, (self.devices[device].model.memory_mib - self.reserved_mib(device)) << 20)
 
     def reserved_mib(self, device: int) -> int:
@@ -200,7 +198,7 @@ class AscendSpec(VendorSpec):
 
     @property
     def boards(self) -> tuple[tuple[int, ...], ...]:
-        """The chips of each board, by their places in the description."""
+        """The chips of each board, by their positions in the description."""
         boards: list[list[int]] = []
         for slot, chip in enumerate(self.devices):
             last = boards[-1] if boards else []
@@ -212,18 +210,14 @@ class AscendSpec(VendorSpec):
         return tuple(map(tuple, boards))
 
 
-# --- description ------------------------------------------------------------
-# The Ascend section of a description: from YAML to its spec.
-
-
 _NPU_ID = WholeNumber(0, 65535)
 _VERSION = Text("a version such as '25.0.rc1' or '24.1.0'", r"\d+(\.\w+){1,4}")
 
 
 def read_section(section: Section) -> AscendSpec:
-    usual = AscendSpec()
+    default = AscendSpec()
     spec = AscendSpec(
-        driver_version=section.take("driver_version", _VERSION, usual.driver_version),
+        driver_version=section.take("driver_version", _VERSION, default.driver_version),
         tool_version=section.take("tool_version", _VERSION),
         in_container=section.take("in_container", BOOLEAN, default=False),
         noisy=section.take("noisy", BOOLEAN, default=False),
@@ -232,9 +226,11 @@ def read_section(section: Section) -> AscendSpec:
         devices=read_devices(section, _chip),
     )
     if len({chip.model.layout for chip in spec.devices}) > 1:
-        raise section.error("devices", "npu-smi knows one kind of board on a node; give chips of one layout")
+        raise section.error("devices", "npu-smi supports one kind of board per node; use chips of one layout")
     if spec.npu_ids and len(spec.npu_ids) != len(spec.boards):
-        raise section.error("npu_ids", f"there are {len(spec.boards)} NPUs; got {len(spec.npu_ids)} ids")
+        raise section.error(
+            "npu_ids", f"expected {len(spec.boards)} ids, one for each NPU; got {len(spec.npu_ids)}"
+        )
     return spec
 
 
@@ -242,7 +238,7 @@ def _npu_ids(section: Section) -> tuple[int, ...]:
     ids = section.take_each("npu_ids", _NPU_ID)
     for i, npu_id in enumerate(ids):
         if npu_id in ids[:i]:
-            raise section.error(f"npu_ids[{i}]", f"{npu_id} is the id of another NPU already")
+            raise section.error(f"npu_ids[{i}]", f"{npu_id} is the id of another NPU")
     return ids
 
 
