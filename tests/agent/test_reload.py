@@ -104,7 +104,7 @@ def test_a_changed_counters_file_is_taken_up_and_a_bad_one_keeps_the_page(
         assert "line 2: DCGM_FI_DEV_BRAND is not available: AccelScope does not read it" in agent.log()
         file.write_text("DCGM_FI_DEV_GPU_UTIL, gouge, x\n")
         wait_until(lambda: reloads(agent) == {"rejected": 1}, "the bad file is noticed")
-        assert f"{file}:1: the type 'gouge' is none of gauge, counter, label" in agent.log()
+        assert f"{file}:1: invalid type 'gouge'; allowed: gauge, counter, label" in agent.log()
         assert b"DCGM_FI_DEV_GPU_TEMP{" in agent.get("/metrics").body
         file.write_text("DCGM_FI_DEV_FB_TOTAL, gauge, x\n")
         wait_until(lambda: b"DCGM_FI_DEV_FB_TOTAL{" in agent.get("/metrics").body, "the new field")

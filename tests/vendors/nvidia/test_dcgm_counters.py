@@ -253,7 +253,7 @@ def test_fields_that_cannot_be_given_are_named_with_their_line_and_the_reason(co
     assert [f"{item.line} {item.field}: {item.reason}" for item in made.unavailable] == [
         "3 DCGM_FI_DEV_VGPU_LICENSE_STATUS: licences of virtual GPUs are not read",
         "4 DCGM_FI_DEV_POWER_VIOLATION: AccelScope reads which throttle reasons are active, not for how long",
-        "5 DCGM_FI_DEV_POWER_MGMT_LIMIT: DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the limit in force",
+        "5 DCGM_FI_DEV_POWER_MGMT_LIMIT: DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the power limit in effect",
         "6 DCGM_EXP_XID_ERRORS_COUNT: the native family accelerator_errors_total counts errors by code",
         "7 DCGM_FI_DEV_BRAND: AccelScope does not read it",
         "8 DCGM_FI_DEV_SERIAL: a text: only available as a label",
@@ -268,8 +268,8 @@ BAD = [
         ":3: 4 columns instead of 3: field, type, help text. A help text that contains commas needs double "
         "quotes",
     ),
-    ("DCGM_FI_DEV_GPU_TEMP, gouge, x\n", ":1: the type 'gouge' is none of gauge, counter, label"),
-    ("DCGM_FI_DEV_GPU_TEMP, histogram, x\n", ":1: the type 'histogram' is none of gauge, counter, label"),
+    ("DCGM_FI_DEV_GPU_TEMP, gouge, x\n", ":1: invalid type 'gouge'; allowed: gauge, counter, label"),
+    ("DCGM_FI_DEV_GPU_TEMP, histogram, x\n", ":1: invalid type 'histogram'; allowed: gauge, counter, label"),
     ("dcgm_gpu_temp, gauge, x\n", ":1: 'dcgm_gpu_temp' is not the name of a DCGM field"),
     (
         "DCGM_FI_DEV_GPU_TEMP, gauge, x\nDCGM_FI_DEV_GPU_TEMP, gauge, y\n",

@@ -110,7 +110,7 @@ def test_device_files_that_can_be_opened_are_fine(node: "NodeFolder") -> None:
         ((), {}, "error", "no nvidiactl", "nvidia-persistenced"),
         ((), POD, "error", "no nvidiactl", "runtimeClassName: nvidia"),
         (("nvidia0", "nvidia1"), {}, "warning", "missing: nvidiactl", "nvidia-persistenced"),
-        (("nvidiactl", "nvidia0"), POD, "warning", "1 of 2 GPUs' files", "NVIDIA_VISIBLE_DEVICES=all"),
+        (("nvidiactl", "nvidia0"), POD, "warning", "the files of 1 of 2 GPUs", "NVIDIA_VISIBLE_DEVICES=all"),
         (("dxg",), {}, "ok", "WSL", ""),
     ],
 )
@@ -164,7 +164,7 @@ def test_what_keeps_a_file_closed_makes_the_advice(
     def closed(_: Path) -> OSError:
         return OSError(code, "closed")
 
-    monkeypatch.setattr(doctor, "why_closed", closed)
+    monkeypatch.setattr(doctor, "open_error", closed)
     node.device_files("nvidiactl")
     node.module()
     subject: Subject = node.subject(environ=environ)
@@ -185,7 +185,7 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
     module: bool,
     severity: str,
 ) -> None:
-    monkeypatch.setattr(doctor, "why_closed", lambda _: OSError(code, "closed"))
+    monkeypatch.setattr(doctor, "open_error", lambda _: OSError(code, "closed"))
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
     node.device_files("nvidiactl")
     if on_pci:
@@ -203,7 +203,7 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
 def test_a_device_file_is_no_lost_gpu_where_neither_pci_nor_module_can_be_seen(
     node: "NodeFolder", monkeypatch: pytest.MonkeyPatch, code: int, severity: str
 ) -> None:
-    monkeypatch.setattr(doctor, "why_closed", lambda _: OSError(code, "closed"))
+    monkeypatch.setattr(doctor, "open_error", lambda _: OSError(code, "closed"))
     node.device_files("nvidiactl")
     [finding] = doctor.files(node.subject())
     assert finding.severity == severity

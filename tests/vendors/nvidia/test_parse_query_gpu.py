@@ -434,9 +434,9 @@ def test_lost_gpus_do_not_hide_that_the_columns_were_not_named(text: str) -> Non
         ("[Insufficient Permissions]", "no_permission"),
     ],
 )
-def test_rows_of_one_error_are_that_error_and_not_a_strange_output(cell: str, reason: str) -> None:
+def test_rows_of_one_error_are_reported_as_that_error(cell: str, reason: str) -> None:
     parsed = parse_query_gpu(f"{', '.join([cell] * len(QUERY_GPU_FIELDS))}\n")
     assert parsed.error is not None
     assert parsed.error.reason == reason
-    assert "which GPU" in parsed.error.text
+    assert "identifies a GPU" in parsed.error.text
     assert cell in parsed.error.text

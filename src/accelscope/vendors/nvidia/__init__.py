@@ -11,27 +11,27 @@ from accelscope.vendors.declaration import (
 NVML_LIBRARY = VendorSetting(
     name="nvml_library",
     default="libnvidia-ml.so.1",
-    help="NVML library: a name for the loader or a path. The driver containers' usual places are tried too.",
-    plugin_help="NVML library: a name for the loader or a path.",
+    help="NVML library: name or path. The usual paths of driver containers are tried, too.",
+    plugin_help="NVML library: name or path.",
 )
 NVIDIA_SMI = VendorSetting(
     name="nvidia_smi_path",
     default="nvidia-smi",
-    help="The nvidia-smi tool, used where there is no NVML library.",
-    plugin_help="Used where there is no NVML library.",
+    help="The nvidia-smi tool, used if there is no NVML library.",
+    plugin_help="The nvidia-smi tool, used if there is no NVML library.",
 )
 DCGM_COUNTERS = VendorSetting(
     name="dcgm_counters",
     default="",
-    help="Counters file of dcgm-exporter (CSV: field, type, help text) that chooses the fields of the "
-    "dialect dcgm; without it, dcgm-exporter's default list. Re-read when it changes.",
+    help="Counters file of dcgm-exporter (CSV: field, type, help text) that selects the fields of the "
+    "dialect dcgm; default: dcgm-exporter's default list. Reloaded when it changes.",
     metavar="FILE",
     watched=True,
 )
 DCGM_HOSTNAME_LABEL = VendorSetting(
     name="dcgm_hostname_label",
     default="Hostname",
-    help="Label of the dialect dcgm that holds the node's name: Hostname as in dcgm-exporter up to 4.8.2, "
+    help="Label of the dialect dcgm for the node's name: Hostname as in dcgm-exporter up to 4.8.2, "
     "hostname as in 4.8.3 and later.",
     choices=("Hostname", "hostname"),
 )

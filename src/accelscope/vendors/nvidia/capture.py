@@ -1,4 +1,4 @@
-"""nvidia-smi in all its forms, and what the kernel module says of itself."""
+"""What `accelscope capture` records: the outputs of nvidia-smi and the kernel module's files in /proc."""
 
 import re
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ _FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first spelling, wh
 
 
 def _all_fields(outputs: Outputs) -> Iterable[Command]:
-    """All fields that this version knows, since one that it does not know fails the whole query. The name
-    comes last: it may hold commas."""
+    """Query all fields that this version supports: one unknown field fails the whole query. The name comes
+    last, because it may contain commas."""
     known = [field for field in _FIELD.findall(outputs.get(_HELP, "")) if field not in ("name", "gpu_name")]
     fields = [*dict.fromkeys(known), "name"] if "uuid" in known else list(QUERY_GPU_FIELDS)
     yield Command("nvidia-smi-query-gpu", NVIDIA_SMI, (f"--query-gpu={','.join(fields)}", "--format=csv"))
@@ -45,4 +45,7 @@ PLAN = Plan(
             ("version", "params", "information"),
         ),
     ),
+    # Tools do not escape the name; a truncated output may end in it.
+    command_lines=(re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)"),),
+    serial_names=(r"[\w.]{0,16}fabric_guid", r"(?:gpu[_ ])?pdi"),
 )

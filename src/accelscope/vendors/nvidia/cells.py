@@ -1,6 +1,7 @@
-"""One cell of what nvidia-smi prints: an absence marker, or a value in the model's base unit.
+"""Parts that all outputs of nvidia-smi share: cells, messages between the rows, and process titles.
 
-The readers of values (`ratio`, `watts` ...) answer None for a text that is not such a value.
+A cell is a marker for an absent value, or a value. The functions that read values (`ratio`, `watts` ...)
+convert them to the base unit of the model, and return None for any other text.
 """
 
 import re
@@ -30,8 +31,8 @@ from accelscope.vendors.common.values import (
 Value = float | int | bool | str
 CellReader = Callable[[str], Value | None]
 
-# NVML's own error texts as they stand in cells, with or without brackets. `[N/A]` says that the device lacks
-# the thing; the others say that something went wrong, and each means a different thing to do.
+# NVML's error texts, which cells contain with or without brackets. `N/A` means that the device lacks the
+# value; most others mean that reading it failed.
 _MARKERS: Mapping[str, AbsenceReason] = {
     "": AbsenceReason.NO_SAMPLE,
     "-": AbsenceReason.NO_SAMPLE,
@@ -60,7 +61,7 @@ _MARKERS: Mapping[str, AbsenceReason] = {
     "uninitialized": AbsenceReason.DRIVER_ERROR,
 }
 
-# NVIDIA's tools mean binary multiples by MB and KB of memory (pmon: fb in MB equals MiB elsewhere).
+# KB and MB of memory are binary multiples in NVIDIA's tools (pmon's fb in MB equals MiB elsewhere).
 _BYTES = {
     "b": 1,
     **dict.fromkeys(("k", "kb", "kib"), 2**10),
@@ -72,13 +73,13 @@ _WATTS = {"": 1.0, "w": 1.0, "mw": 1e-3, "kw": 1e3}
 _HERTZ = {"": 1e6, "mhz": 1e6, "khz": 1e3, "ghz": 1e9, "hz": 1.0}
 _CELSIUS = {"": 1.0, "c": 1.0, "°c": 1.0}
 _VOLTS = {"": 1e-3, "mv": 1e-3, "v": 1.0}
-# Of PCIe traffic decimal ones: drivers that measure whole megabytes print multiples of 1,000 KB/s.
+# KB/s and MB/s are decimal: drivers that measure whole megabytes print multiples of 1,000 KB/s.
 _BYTES_PER_SECOND = {"": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9, "b/s": 1.0}
 _PERCENT = {"": 1.0, "%": 1.0}
 _PLAIN = {"": 1}
 _LANES = {"": 1, "x": 1}
 
-# Past these a number is a wrapped or uninitialised register, not a measurement.
+# A number beyond these is a wrapped or uninitialised register, not a measurement.
 _MAX_RATIO = 10.0
 _MAX_WATTS = 1e5
 _MAX_HERTZ = 1e12
@@ -87,7 +88,7 @@ _MAX_INTEGER = 2**63 - 1
 
 
 def absence(text: str) -> AbsenceReason | None:
-    """The reason that a marker gives, or None if the text is not a marker."""
+    """The reason that a marker stands for, or None if the text is not a marker."""
     if len(text) > 80:
         return None
     bare = text.strip()
@@ -100,24 +101,24 @@ def absence(text: str) -> AbsenceReason | None:
 
 
 def is_number(text: str) -> bool:
-    """A number with or without a unit, of whatever kind."""
+    """Whether the text is a number, with or without a unit."""
     return digits_and_unit(text) is not None
 
 
 def words(text: str) -> str | None:
-    """Free text, such as a name or a version; not one that lost letters to a wrong encoding."""
+    """Free text, such as a name or a version, unless decoding has damaged it."""
     return None if "\ufffd" in text else text.strip()[:256] or None
 
 
 def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a uuid or a serial number. A damaged one must not pass for
-    another device's."""
+    """One word of printable ASCII, such as a uuid or a serial number. A damaged one is rejected, because it
+    could be that of another device."""
     match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
     return match and match[1]
 
 
 def uuid(text: str) -> str | None:
-    """A uuid with NVIDIA's prefix. What follows may be masked by whoever shared the output."""
+    """A uuid with NVIDIA's prefix. The rest may be masked in a shared output."""
     word = identifier(text)
     return word if word and word.startswith(("GPU-", "MIG-")) else None
 
@@ -165,7 +166,7 @@ def bytes_per_second(text: str) -> float | None:
 
 
 def architecture(text: str) -> str | None:
-    """`Ampere`, `Ada Lovelace`: one lower-case word, as NVML's own names are."""
+    """The first word in lower case, as NVML has it: `ada` for `Ada Lovelace`."""
     word = text.casefold().split(None, 1)[:1]
     return word[0][:32] if word else None
 
@@ -200,24 +201,20 @@ def _integer(text: str, units: Mapping[str, int]) -> int | None:
         return None
     digits, factor = parts[0], units[parts[1]]
     if "." in digits and factor == 1:
-        return None  # a count has no parts
+        return None  # a count is an integer
     number = round(float(digits) * factor) if "." in digits else int(digits) * factor
     return number if 0 <= number <= _MAX_INTEGER else None
 
 
-# --- messages ------------------------------------------------------------
-# What nvidia-smi says instead of, or between, its rows.
-#
-# The messages are told by how a line begins, so that no row of values can be taken for one. Each has a reason
-# that can be counted and that names a different thing to do.
-
+# Messages that nvidia-smi prints instead of rows or between them. They are recognised by their beginning, so
+# that no row of values matches.
 
 _ADDRESS = r"(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
 _HANDLE = r"unable to (?:determine|detect) the device handle for gpu"
 _MESSAGE_LIMIT = 1000
 _LINE_LIMIT = 500  # characters of a message that are kept; no message of the tool is longer
 
-# By beginning, the more special first. None: the reason is in the words that follow it.
+# The more specific first. None: the `cause` group contains the reason.
 _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
@@ -229,7 +226,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
         (r"nvidia-smi couldn.t find (?:lib)?(?:nvidia-ml|nvml)", "library_missing"),
         (r"nvidia-smi has failed", "driver_error"),
         (r"failed to (?:initialize|properly shut down) nvml:(?P<cause>.*)", None),
-        # `GPU 0000:02:00.0:`, `GPU0000:02:00.0:`, `GPU1: 0000:02:00.0:`, `GPU0:`, by the driver's age.
+        # `GPU 0000:02:00.0:`, `GPU0000:02:00.0:`, `GPU1: 0000:02:00.0:`, `GPU0:`, depending on the driver.
         (rf"{_HANDLE}\s*(?:(?P<index>[0-9]{{1,4}}):\s+)?{_ADDRESS}\s*:(?P<cause>.*)", None),
         (rf"{_HANDLE}\s*(?P<index>[0-9]{{1,3}})?\s*:(?P<cause>.*)", None),
         (r'field "(?P<field>[^"]{1,200})" is not a valid field to query', "unknown_field"),
@@ -237,20 +234,20 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(
         (r"failed to process command line", "not_supported"),
         (r"option .{0,100} is not recognized", "unknown_option"),
         (r"invalid combination of input arguments", "unknown_option"),
-        # These are cells, too: a row of them is not a message.
+        # These texts are also markers: a row of them is not a message.
         (r"insufficient permissions(?!\s*,)", "no_permission"),
         (r"gpu is lost(?!\s*,)", "device_lost"),
         (r"gpu requires reset(?!\s*,)", "reset_required"),
         (r"unknown error(?!\s*,)", "driver_error"),
     )
 )
-# Lines that begin otherwise are not tried against the patterns: there may be a million of them.
+# A quick check before the patterns, because an output may have a million lines.
 _BEGINNING = re.compile(
     r"no devices|nvidia-smi|failed|unable|field|not supported|option|invalid|insufficient|gpu|unknown",
     re.IGNORECASE,
 )
 _CORRUPTED = re.compile(rf"warning: infoROM is corrupted(?: at gpu\s*{_ADDRESS})?", re.IGNORECASE)
-# Said by a shell or a container runtime.
+# Printed by a shell or a container runtime.
 _TOOL_MISSING = re.compile(r"not found|no such file|is not recognized", re.IGNORECASE)
 _CAUSES = (
     ("version mismatch", "version_mismatch"),
@@ -268,14 +265,14 @@ _CAUSES = (
 class Message:
     reason: str
     text: str
-    pci: str | None = None  # address of the device it is about, in the model's spelling
-    index: int | None = None  # and its index, where that is what is told
-    field: str | None = None  # the field that this driver does not know
-    warning: bool = False  # True: the values around it are good
+    pci: str | None = None  # address of the affected device, as the model writes it
+    index: int | None = None  # index of the affected device
+    field: str | None = None  # a field that this driver does not have
+    warning: bool = False  # True: the values of the output are valid
 
 
 def parse_message(line: str) -> Message | None:
-    """The message that a line is, or None."""
+    """The message in a line, or None if the line is not a message."""
     text = line.strip("\ufeff \t\r\n")[:_LINE_LIMIT]
     bare = text[7:] if text[:7].casefold() == "error: " else text
     for pattern, reason in _PATTERNS if _BEGINNING.match(bare) else ():
@@ -305,7 +302,7 @@ def parse_messages(text: str) -> Iterator[Message]:
 
 
 def first_error(text: str) -> ParseError | None:
-    """The first message in the output that says why there are no values."""
+    """The first message that is an error."""
     for message in parse_messages(text):
         if not message.warning:
             return ParseError(message.reason, message.text)
@@ -313,21 +310,21 @@ def first_error(text: str) -> ParseError | None:
 
 
 def unknown_field(text: str) -> str | None:
-    """The field that this driver does not know: one such fails the whole query, so drop it and ask again."""
+    """The queried field that this driver does not have. It fails the whole query: retry without it."""
     return next((message.field for message in parse_messages(text) if message.field), None)
 
 
 def missing_reading(text: str, tool: str) -> ParseError:
-    """Why an output without a single row is not a reading."""
+    """The error of an output without any row."""
     return first_error(text) or strange_output(text, tool)
 
 
 class MessageSet:
-    """The distinct messages of an output, up to more than there could be GPUs."""
+    """The distinct messages of an output, up to a limit that is above the number of GPUs of any node."""
 
-    def __init__(self, found: Iterable[Message] = ()) -> None:
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: dict[Message, None] = {}
-        for message in found:
+        for message in messages:
             self.add(message)
 
     def add(self, message: Message) -> None:
@@ -338,29 +335,29 @@ class MessageSet:
         return iter(self._messages)
 
 
-def with_messages(devices: Iterable[Device], said: MessageSet) -> tuple[Device, ...]:
-    """Give each message to the device it is about. One that has no row is shown by its address alone: a GPU
-    that fell off the bus must not vanish."""
-    shown = list(devices)
-    by_address: dict[str | None, int] = {d.pci_address: n for n, d in enumerate(shown) if d.pci_address}
+def with_messages(devices: Iterable[Device], messages: MessageSet) -> tuple[Device, ...]:
+    """Set the health of the devices that the messages are about. A device without a row, such as a GPU that
+    fell off the bus, is added with its address alone."""
+    result = list(devices)
+    by_address: dict[str | None, int] = {d.pci_address: n for n, d in enumerate(result) if d.pci_address}
     by_index: dict[int | None, int] = {
-        d.index: n for n, d in enumerate(shown) if d.index is not None and not d.pci_address
+        d.index: n for n, d in enumerate(result) if d.index is not None and not d.pci_address
     }
-    for message in said:
-        place = by_address.get(message.pci, by_index.get(message.index))
-        if place is not None:
-            if shown[place].health == UNKNOWN_HEALTH:
-                shown[place] = replace(shown[place], health=message_health(message))
+    for message in messages:
+        position = by_address.get(message.pci, by_index.get(message.index))
+        if position is not None:
+            if result[position].health == UNKNOWN_HEALTH:
+                result[position] = replace(result[position], health=message_health(message))
         elif not message.warning and (message.pci or message.index is not None):
             if message.pci:
-                by_address[message.pci] = len(shown)
+                by_address[message.pci] = len(result)
             else:
-                by_index[message.index] = len(shown)
-            shown.append(_unreachable(message))
-    return tuple(shown)
+                by_index[message.index] = len(result)
+            result.append(_unreachable_device(message))
+    return tuple(result)
 
 
-def _unreachable(message: Message) -> Device:
+def _unreachable_device(message: Message) -> Device:
     return Device(
         vendor=Vendor("nvidia"),
         id=device_id(Vendor("nvidia"), pci=message.pci, index=message.index),
@@ -381,30 +378,27 @@ def message_health(message: Message) -> Health:
 
 def _cause(words: str, *, about_device: bool) -> str:
     folded = words.casefold()
-    for sign, reason in _CAUSES:
-        if sign in folded:
+    for part, reason in _CAUSES:
+        if part in folded:
             return reason
-    # A device whose handle gives "Unknown Error" fell off the bus; the library as a whole giving it is
-    # typical of a container that lost its device nodes.
+    # "Unknown Error" for a device handle means that the device fell off the bus. For the whole library it is
+    # typical of a container that lost its device files.
     return "device_lost" if about_device else "driver_error"
 
 
-# --- programs ------------------------------------------------------------
-# Who a process is, from what nvidia-smi says of it: its program's name, and what it does with the device.
-#
-# The tool prints the title of the process, which is a path, and which browsers, editors and workers overwrite
-# with their whole command line. Arguments hold secrets, so a name that can not be told from its arguments is
-# rather cut too short.
-
-
 def program_name(title: str) -> str | None:
+    """The program of a process title, without arguments, which may contain secrets.
+
+    The tool prints the title. It is usually a path, but browsers, editors and workers overwrite it with their
+    whole command line. If name and arguments cannot be separated, the result is rather too short.
+    """
     return None if absence(title.strip().strip("\"'")[:4096]) is not None else program_in_title(title)
 
 
 def process_type(letters: str) -> tuple[ProcessType | None, bool | None] | None:
-    """`C`, `G`, `C+G`, and `M`, `M+C` for clients of the Multi-Process Service, as type and `mps`.
+    """Type and `mps` of `C`, `G`, `C+G`, and `M`, `M+C` for clients of the Multi-Process Service.
 
-    None: not such letters. Without an M nothing is said of MPS: older drivers do not print it.
+    None for any other letters. Without an M, `mps` is unknown: older drivers do not print it.
     """
     if absence(letters) is not None:
         return None, None

@@ -1,9 +1,9 @@
-"""`dcgm`: the names of NVIDIA's dcgm-exporter, all or those that a counters file of it chooses.
+"""The dialect `dcgm`: the metrics of NVIDIA's dcgm-exporter, by default or by a counters file.
 
-A counters file has `field, type, help text` on each line; `#` begins a comment. A row of type `label` puts
-the field on every series as a label. dcgm-exporter takes type and help text from the file, and so do we. It
-rejects names that its DCGM library does not have, so a file that was made for another version breaks the
-exporter. Here such a field is reported and the others are served.
+A counters file has `field, type, help text` on each line; `#` begins a comment. A row of type `label` adds
+the field to every series as a label. Type and help text come from the file, as in dcgm-exporter. A field that
+is not available is reported and omitted, while dcgm-exporter fails on a field that its DCGM library does not
+have.
 """
 
 import csv
@@ -37,7 +37,7 @@ from accelscope.vendors.nvidia.dcgm_fields import (
 
 GAUGE, COUNTER, LABEL = TYPES = ("gauge", "counter", "label")
 _FIELD = re.compile(r"DCGM_[A-Z0-9_]+")
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _COLUMNS = 3
 
 
@@ -50,14 +50,14 @@ class Counter:
 
 
 def read_counters(path: str) -> tuple[Counter, ...]:
-    """Raises DialectError, with the path and, where one is at fault, the line."""
+    """Raises DialectError with the path and, if possible, the line."""
     try:
         with open_regular(Path(path)) as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise DialectError(DCGM_COUNTERS.name, f"{path}: {error.strerror}") from None
-    if len(content) > _MOST_BYTES:
-        raise DialectError(DCGM_COUNTERS.name, f"{path}: larger than {_MOST_BYTES} bytes")
+    if len(content) > _MAX_BYTES:
+        raise DialectError(DCGM_COUNTERS.name, f"{path}: larger than {_MAX_BYTES} bytes")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -65,10 +65,10 @@ def read_counters(path: str) -> tuple[Counter, ...]:
     counters: dict[str, Counter] = {}
     for line, cells in _rows(path, text):
         counter = _counter(f"{path}:{line}", line, cells)
-        before = counters.setdefault(counter.field, counter)
-        if before is not counter:
+        first = counters.setdefault(counter.field, counter)
+        if first is not counter:
             raise DialectError(
-                DCGM_COUNTERS.name, f"{path}:{line}: {counter.field} is already on line {before.line}"
+                DCGM_COUNTERS.name, f"{path}:{line}: {counter.field} is already on line {first.line}"
             )
     if not counters:
         raise DialectError(DCGM_COUNTERS.name, f"{path}: no counters, only comments or empty lines")
@@ -76,7 +76,7 @@ def read_counters(path: str) -> tuple[Counter, ...]:
 
 
 def _rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the number of the line that each begins on."""
+    """Each row with the number of its first line."""
     lines = text.splitlines(keepends=True)
     number = 0
     while number < len(lines):
@@ -92,7 +92,7 @@ def _rows(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
             unclosed = "unexpected end of data" in str(error)
             problem = "a double quote is never closed" if unclosed else str(error)
             raise DialectError(DCGM_COUNTERS.name, f"{path}:{begin + 1}: {problem}") from None
-        number = begin + reader.line_num  # a quoted text may go on over several lines
+        number = begin + reader.line_num  # a quoted text may span several lines
         yield begin + 1, [cell.strip(" ") for cell in cells]
 
 
@@ -107,7 +107,7 @@ def _counter(where: str, line: int, cells: list[str]) -> Counter:
         raise DialectError(DCGM_COUNTERS.name, f"{where}: {field[:80]!r} is not the name of a DCGM field")
     if kind not in TYPES:
         raise DialectError(
-            DCGM_COUNTERS.name, f"{where}: the type {kind[:80]!r} is none of {', '.join(TYPES)}"
+            DCGM_COUNTERS.name, f"{where}: invalid type {kind[:80]!r}; allowed: {', '.join(TYPES)}"
         )
     return Counter(line, field, kind, text)
 
@@ -121,7 +121,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     families, labels = default, DEFAULT_LABELS
     unavailable: tuple[Unavailable, ...] = ()
     if counters_file:
-        families, labels, unavailable = _chosen(read_counters(counters_file), (*default, *further))
+        families, labels, unavailable = _select(read_counters(counters_file), (*default, *further))
     return Dialect(
         name="dcgm",
         exporter="NVIDIA dcgm-exporter 4.5.3-4.8.2, the counters of its image (etc/default-counters.csv)",
@@ -135,11 +135,11 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     )
 
 
-def _chosen(
-    counters: Iterable[Counter], offered: Iterable[Family]
+def _select(
+    counters: Iterable[Counter], available: Iterable[Family]
 ) -> tuple[tuple[Family, ...], tuple[str, ...], tuple[Unavailable, ...]]:
-    """Families and labels of a counters file, and what it asks for in vain."""
-    by_name = {family.name: family for family in offered}
+    """Families and labels of a counters file, and its fields that are not available."""
+    by_name = {family.name: family for family in available}
     families, labels, unavailable = [], [], []
     for counter in counters:
         if counter.type == LABEL and counter.field in LABEL_FIELDS:
@@ -159,8 +159,7 @@ def _chosen(
 
 
 def instances(view: DeviceView) -> Iterable[DeviceView]:
-    """GPU instances in the place of a GPU that is cut into them; the compute instances of one of them are not
-    told apart."""
+    """The GPU instances of a GPU in MIG mode, or the GPU itself. Compute instances are not distinguished."""
     by_instance: dict[int, Partition] = {}
     for partition in view.device.partitions:
         if partition.gpu_instance_id is not None:
@@ -169,7 +168,7 @@ def instances(view: DeviceView) -> Iterable[DeviceView]:
 
 
 def _profile(view: DeviceView) -> str:
-    """Of the GPU instance: `1c.3g.40gb` is a compute instance of a `3g.40gb`."""
+    """The profile of the GPU instance: `3g.40gb` for its compute instance `1c.3g.40gb`."""
     profile = view.partition.profile if view.partition else None
     return _COMPUTE_SLICE.sub("", profile or "")
 
@@ -183,12 +182,12 @@ def _instance_id(view: DeviceView) -> str:
 
 
 def exporter_labels(options: Mapping[str, str]) -> Labels:
-    """Those without a counters file."""
+    """The labels without a counters file."""
     return _labels(options, DEFAULT_LABELS)
 
 
 def _labels(options: Mapping[str, str], fields: Iterable[str]) -> Labels:
-    """Labels that a counters file names stand behind the host's name, in alphabetical order."""
+    """Labels of a counters file follow the host name, in alphabetical order."""
     return Labels(
         leading=(
             Label("gpu", _index),
@@ -210,51 +209,53 @@ def _labels(options: Mapping[str, str], fields: Iterable[str]) -> Labels:
 
 
 NOTES = (
-    "`--dcgm-counters FILE` chooses the fields by a counters file in dcgm-exporter's own format: one "
-    "`field, type, help text` a line, `#` begins a comment. Type (`gauge`, `counter`) and help text of the "
-    "page are those of the file; a row of type `label` puts that field on every series. A malformed file is "
-    "an error with its line number: the agent does not start, and a running agent keeps the page that it "
-    "has. A field that is not available is logged as a warning, listed by `accelscope doctor`, and left "
-    "out.",
-    "`Hostname` is the node's name, as dcgm-exporter up to 4.8.2 writes it. `--dcgm-hostname-label hostname` "
+    "`--dcgm-counters FILE` selects the fields with a counters file in the format of dcgm-exporter: one "
+    "`field, type, help text` per line; `#` begins a comment. Type (`gauge`, `counter`) and help text come "
+    "from the file. A row of type `label` adds the field to every series as a label. A malformed file is an "
+    "error with its line number: the agent does not start, and a running agent keeps its current page. A "
+    "field that is not available is logged as a warning, listed by `accelscope doctor`, and omitted.",
+    "`Hostname` contains the node's name, as in dcgm-exporter up to 4.8.2. `--dcgm-hostname-label hostname` "
     "writes the label in lower case, as 4.8.3 and later do.",
-    "A GPU in MIG mode is shown by its instances (`GPU_I_PROFILE`, `GPU_I_ID`) and not itself; each instance "
-    "repeats the values of the whole GPU, such as temperature and energy.",
-    "`pod`, `namespace` and `container` name who holds the GPU or instance, else the only pod whose "
-    "processes use it. They are left out where there is none, as there, and where several pods share a GPU: "
-    "its series has the values of all of them. `accelerator_pod_*` tell them apart.",
-    "`DCGM_FI_DEV_XID_ERRORS` has no series until the first XID since the agent started. `err_msg` is a text "
-    "for people; match on `err_code`.",
-    "`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a rate although its type is counter, as it is there up to "
+    "A GPU in MIG mode has series for its instances (`GPU_I_PROFILE`, `GPU_I_ID`) and none of its own. Each "
+    "instance repeats the values of the whole GPU, such as temperature and energy.",
+    "`pod`, `namespace` and `container` are those that the GPU or instance is allocated to, else the only "
+    "pod with processes on it. They are omitted if there is no pod, as in dcgm-exporter, and if several pods "
+    "share the GPU, because its series then contain the values of all of them. `accelerator_pod_*` has "
+    "separate values.",
+    "`DCGM_FI_DEV_XID_ERRORS` has no series until the first XID since the agent started. The text of "
+    "`err_msg` may change; match on `err_code`.",
+    "`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a rate although its type is counter, as in dcgm-exporter up to "
     "4.8.2. It begins with the second reading.",
-    "`DCGM_FI_PROF_*` come from NVML's GPM counters, which Hopper and later boards have; the two PCIe rates "
-    "are there on other data centre boards too.",
-    "dcgm-exporter's own chart leaves out `DCGM_FI_DEV_FB_RESERVED` and `DCGM_FI_DRIVER_VERSION`; its image, "
-    "which this follows, has them.",
+    "`DCGM_FI_PROF_*` come from NVML's GPM counters, which Hopper and later boards have. Other data centre "
+    "boards have the two PCIe rates only.",
+    "The chart of dcgm-exporter omits `DCGM_FI_DEV_FB_RESERVED` and `DCGM_FI_DRIVER_VERSION`. This dialect "
+    "follows the image, which has them.",
     "The dashboard `grafana/dcgm-exporter-dashboard.json` (12239) finds all names and labels that it uses. "
-    "The OpenShift console plugin also needs four fields that are in no default list: "
+    "The OpenShift console plugin needs four more fields, which are in no default list: "
     "`DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX`, `DCGM_FI_DEV_MAX_SM_CLOCK`, `DCGM_FI_DEV_MAX_MEM_CLOCK` and "
-    "`DCGM_FI_DEV_FAN_SPEED`. Name them in a counters file.",
+    "`DCGM_FI_DEV_FAN_SPEED`. List them in a counters file.",
 )
 MISSING = (
     Missing("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
     Missing(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE on boards "
         "before Hopper",
-        "their profiling counters are only to be had through DCGM itself",
+        "their profiling counters are only available through DCGM",
     ),
-    Missing("DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the limit in force"),
+    Missing(
+        "DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the power limit in effect"
+    ),
     Missing(
         "DCGM_FI_DEV_*_VIOLATION", "AccelScope reads which throttle reasons are active, not for how long"
     ),
     Missing(
         "DCGM_EXP_*",
-        "counts within a time window; native families have the states and totals: "
+        "counts within a time window; the native families have states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
     ),
     Missing("every other field", "AccelScope does not read it"),
     Missing(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
-        "labels that are off by default there",
+        "labels that dcgm-exporter does not set by default",
     ),
 )

@@ -1,4 +1,4 @@
-"""The fields of DCGM that AccelScope offers, as families under DCGM's names and in its units."""
+"""The DCGM fields that AccelScope provides, as metric families with DCGM's names and units."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,7 +17,7 @@ from accelscope.metrics.dialects import (
 from accelscope.metrics.family import Family
 from accelscope.model import Device, EccCount, ErrorCount
 
-# Short texts for XID codes, for the label that dcgm-exporter has beside the code.
+# Short texts of XID codes, for the label `err_msg`.
 _XID_TEXTS = {
     8: "GPU stopped processing",
     13: "Graphics engine exception",
@@ -64,7 +64,7 @@ def xid_text(code: int) -> str:
     return _XID_TEXTS.get(code, "Unknown Error")
 
 
-# The bits of NVML's mask, which DCGM passes on.
+# The bits of NVML's mask, which DCGM exposes unchanged.
 _THROTTLE_BITS = {
     "gpu_idle": 0x001,
     "applications_clocks_setting": 0x002,
@@ -79,7 +79,7 @@ _THROTTLE_BITS = {
     "reliability": 0x400,
 }
 _ECC_SEVERITIES = {"SBE": "corrected", "DBE": "uncorrected"}
-_ECC_PERIODS = {"VOL": False, "AGG": True}  # whether it is over the life of the board
+_ECC_PERIODS = {"VOL": False, "AGG": True}  # value: `EccCount.lifetime`
 _ECC_BLOCKS = {"TOTAL": None, "DEV": "dram", "L2": "l2_cache", "REG": "register_file", "SRM": "sram"}
 _NVLINK_ERRORS = {
     "CRC_FLIT": "crc_flit",
@@ -90,12 +90,12 @@ _NVLINK_ERRORS = {
 
 
 def default_fields() -> tuple[Family, ...]:
-    """Those of dcgm-exporter's default list, in its order. Made anew for each page: some are rates."""
+    """The fields of dcgm-exporter's default list, in its order. Each page needs its own: rates have state."""
     return (*_families(), *_profiling())
 
 
 def further_fields() -> tuple[Family, ...]:
-    """Those that a counters file can name beyond the default list."""
+    """The other fields that a counters file can contain."""
     return (
         *_clocks_and_heat(),
         *_power_limits(),
@@ -109,7 +109,7 @@ def further_fields() -> tuple[Family, ...]:
 
 
 def bus_id(device: Device) -> str:
-    """NVML's own spelling: the domain with eight digits, upper case."""
+    """The PCI address as NVML writes it: in upper case, the domain with eight digits."""
     domain, _, rest = (device.pci_address or "").partition(":")
     return f"{domain:0>8}:{rest}".upper() if rest else ""
 
@@ -127,7 +127,7 @@ DEFAULT_LABELS: tuple[str, ...] = ("DCGM_FI_DRIVER_VERSION",)
 
 
 def unavailability_reason(field: str) -> str:
-    """Why a field that is in neither list cannot be given."""
+    """Why a field that is in neither list is not available."""
     if field in LABEL_FIELDS:
         return "a text: only available as a label"
     if field.endswith("_VIOLATION"):
@@ -137,7 +137,7 @@ def unavailability_reason(field: str) -> str:
 
 _REASONS = {
     "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "licences of virtual GPUs are not read",
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the limit in force",
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": "DCGM_FI_DEV_ENFORCED_POWER_LIMIT has the power limit in effect",
     "DCGM_EXP_XID_ERRORS_COUNT": "the native family accelerator_errors_total counts errors by code",
     "DCGM_EXP_XID_ERRORS_TOTAL": "the native family accelerator_errors_total counts errors by code",
     "DCGM_EXP_CLOCK_EVENTS_COUNT": "the native family accelerator_throttled has the reasons active now",
@@ -161,14 +161,14 @@ def _temperature(view: DeviceView) -> int | None:
     return rounded(view.device.temperature_celsius)
 
 
-def _unless_cut(view: DeviceView, ratio: float | None) -> int | None:
-    """What DCGM measures for whole GPUs only."""
+def _unless_mig(view: DeviceView, ratio: float | None) -> int | None:
+    """A percentage that DCGM measures for whole GPUs only."""
     return None if view.partition else percent(ratio)
 
 
 def _last_xid(view: DeviceView) -> ErrorCount | None:
-    seen = [e for e in view.device.errors if e.kind == "xid" and e.count and e.code.isdecimal()]
-    return max(seen, key=lambda e: e.last_seen or 0.0, default=None)
+    xids = [e for e in view.device.errors if e.kind == "xid" and e.count and e.code.isdecimal()]
+    return max(xids, key=lambda e: e.last_seen or 0.0, default=None)
 
 
 def _xid(view: DeviceView) -> list[tuple[tuple[str, ...], int]]:
@@ -225,23 +225,23 @@ def _families() -> tuple[Family, ...]:
         ),
         gauge(
             "DCGM_FI_DEV_GPU_UTIL",
-            "Share of time in which anything ran on the GPU, in %.",
-            lambda v: _unless_cut(v, v.device.utilization_ratio),
+            "Fraction of time during which a kernel was running, in %.",
+            lambda v: _unless_mig(v, v.device.utilization_ratio),
         ),
         gauge(
             "DCGM_FI_DEV_MEM_COPY_UTIL",
-            "Share of time in which memory was read or written, in %; not how full it is.",
-            lambda v: _unless_cut(v, v.device.memory_utilization_ratio),
+            "Fraction of time during which memory was read or written, in %; not the memory in use.",
+            lambda v: _unless_mig(v, v.device.memory_utilization_ratio),
         ),
         gauge(
             "DCGM_FI_DEV_ENC_UTIL",
             "Utilisation of the video encoder, in %.",
-            lambda v: _unless_cut(v, v.device.encoder_utilization_ratio),
+            lambda v: _unless_mig(v, v.device.encoder_utilization_ratio),
         ),
         gauge(
             "DCGM_FI_DEV_DEC_UTIL",
             "Utilisation of the video decoder, in %.",
-            lambda v: _unless_cut(v, v.device.decoder_utilization_ratio),
+            lambda v: _unless_mig(v, v.device.decoder_utilization_ratio),
         ),
         gauges("DCGM_FI_DEV_XID_ERRORS", "Code of the last XID error.", ("err_code", "err_msg"), _xid),
         gauge(
@@ -254,10 +254,10 @@ def _families() -> tuple[Family, ...]:
             "Memory in use, in MiB.",
             lambda v: mebibytes((v.partition or v.device).memory_used_bytes),
         ),
-        gauge("DCGM_FI_DEV_FB_RESERVED", "Memory that the driver keeps for itself, in MiB.", _reserved),
+        gauge("DCGM_FI_DEV_FB_RESERVED", "Memory reserved by the driver, in MiB.", _reserved),
         counter(
             "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-            "Traffic over all NVLinks in both directions since the reading before, in MB/s.",
+            "Traffic over all NVLinks in both directions since the previous reading, in MB/s.",
             link_megabytes_per_second,
         ),
         counter(
@@ -279,8 +279,7 @@ def _families() -> tuple[Family, ...]:
 
 
 def _rate(view: DeviceView, bytes_per_second: float | None) -> int | None:
-    """DCGM takes these from its profiling module, which GeForce boards do not have, and an instance has no
-    bus of its own."""
+    """DCGM gets these from its profiling module, which GeForce boards lack. MIG instances have no bus."""
     if bytes_per_second is None or view.partition or "GeForce" in (view.device.model or ""):
         return None
     return rounded(bytes_per_second)
@@ -290,19 +289,19 @@ def _profiling() -> tuple[Family, ...]:
     return (
         gauge(
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-            "Share of time in which the graphics or compute engine was active, 0-1.",
+            "Fraction of time during which the graphics or compute engine was active, 0-1.",
             lambda v: v.partition.utilization_ratio if v.partition else v.device.graphics_active_ratio,
             decimals=6,
         ),
         gauge(
             "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-            "Share of cycles in which a tensor pipe was active, 0-1.",
+            "Fraction of cycles in which a tensor pipe was active, 0-1.",
             lambda v: (v.partition or v.device).tensor_active_ratio,
             decimals=6,
         ),
         gauge(
             "DCGM_FI_PROF_DRAM_ACTIVE",
-            "Share of cycles in which memory was sending or receiving, 0-1.",
+            "Fraction of cycles in which memory was sending or receiving, 0-1.",
             lambda v: (v.partition or v.device).dram_active_ratio,
             decimals=6,
         ),
@@ -320,7 +319,7 @@ def _profiling() -> tuple[Family, ...]:
 
 
 def _throttle_mask(view: DeviceView) -> int | None:
-    """None where the driver reports no reasons at all, 0 where none of them is active."""
+    """None if the driver reports no reasons, 0 if none of them is active."""
     throttles = view.device.throttles
     if not throttles:
         return None
@@ -356,7 +355,7 @@ def _clocks_and_heat() -> tuple[Family, ...]:
         ),
         gauge(
             "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-            "The same under the name that DCGM 4 has for it.",
+            "The same as DCGM_FI_DEV_CLOCK_THROTTLE_REASONS, under its name in DCGM 4.",
             _throttle_mask,
         ),
         gauge(
@@ -376,7 +375,7 @@ def _power_limits() -> tuple[Family, ...]:
     return (
         gauge(
             "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
-            "Power limit in force, in W.",
+            "Power limit in effect, in W.",
             lambda v: v.device.power_limit_watts,
             decimals=6,
         ),
@@ -457,8 +456,8 @@ def _pcie() -> tuple[Family, ...]:
 
 
 def _used_fraction(view: DeviceView) -> float | None:
-    """Used / (total - reserved). An instance reports no reserved memory: it is what neither used nor free
-    memory accounts for, so that used + free is the same denominator."""
+    """Used / (total - reserved). MIG instances do not report reserved memory, but used + free is the same
+    denominator."""
     part = view.partition
     used = (part or view.device).memory_used_bytes
     if part is not None:
@@ -483,7 +482,7 @@ def _memory() -> tuple[Family, ...]:
         ),
         gauge(
             "DCGM_FI_DEV_FB_USED_PERCENT",
-            "Memory in use as a fraction of what is not reserved, 0-1.",
+            "Memory in use as a fraction of the memory that is not reserved, 0-1.",
             _used_fraction,
             decimals=6,
         ),
@@ -538,7 +537,7 @@ def _ecc() -> tuple[Family, ...]:
         ),
         gauge(
             "DCGM_FI_DEV_ROW_REMAP_PENDING",
-            "1 if rows wait for a reset of the GPU to be replaced.",
+            "1 if row remapping is pending until the next GPU reset.",
             lambda v: v.device.remapped_rows.pending if v.device.remapped_rows else None,
         ),
     )
@@ -596,7 +595,7 @@ def _nvlink() -> tuple[Family, ...]:
 
 
 def _whole_gpu(view: DeviceView, ratio: float | None) -> float | None:
-    """Counters that are read for whole GPUs only."""
+    """A ratio that is read for whole GPUs only."""
     return None if view.partition else ratio
 
 
@@ -610,7 +609,7 @@ def _activity() -> tuple[Family, ...]:
         ),
         gauge(
             "DCGM_FI_PROF_SM_OCCUPANCY",
-            "Resident warps as a fraction of what the multiprocessors could hold, 0-1.",
+            "Resident warps as a fraction of the most that the multiprocessors can hold, 0-1.",
             lambda v: _whole_gpu(v, v.device.sm_occupancy_ratio),
             decimals=6,
         ),

@@ -1,4 +1,4 @@
-"""How NVIDIA's device plugins name devices, besides their UUIDs."""
+"""Ids that NVIDIA's device plugins use for devices besides uuids."""
 
 import re
 
@@ -9,7 +9,7 @@ _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/([0-9]{1,4})/([0-9]{1,4})", re.I
 _FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?(?:/vgpu[0-9]{1,6})?", re.ASCII)
 _JETSON = "tegra"
 _INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
-# Under other names a bare number is something else, such as the IOMMU group of a GPU for virtual machines.
+# For other resources a bare number is not an index, but for example the IOMMU group of a passed-through GPU.
 _INDEX_RESOURCES = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 
 

@@ -1,6 +1,6 @@
-"""What `accelscope doctor` checks where NVIDIA GPUs may be, and what it advises.
+"""The checks of `accelscope doctor` for NVIDIA GPUs, and its advice.
 
-An advice is a sentence or two, with the commands; INDEX stands for the device's index.
+In an advice text, INDEX stands for the index of the device.
 """
 
 import ctypes
@@ -37,92 +37,106 @@ from accelscope.vendors.nvidia.nvml_library import (
 _KERNEL_LOG = "`dmesg -T | grep -iE 'nvrm|xid'`"
 _RESET = "`nvidia-smi --gpu-reset -i INDEX`"
 _CONTAINER = (
-    "Give the pod runtimeClassName: nvidia and the environment NVIDIA_VISIBLE_DEVICES=all and "
-    "NVIDIA_DRIVER_CAPABILITIES=utility"
+    "Set runtimeClassName: nvidia in the pod, and NVIDIA_VISIBLE_DEVICES=all and "
+    "NVIDIA_DRIVER_CAPABILITIES=utility in its environment"
 )
-MODULE = f"`modprobe nvidia`; if that fails, {_KERNEL_LOG} says why (no module for this kernel, Secure Boot)."
+MODULE = (
+    f"Run `modprobe nvidia`. If that fails, {_KERNEL_LOG} shows the reason (no module for this kernel, "
+    "Secure Boot)."
+)
 DRIVER = (
-    "Install NVIDIA's driver on the node, or let the GPU Operator do it: see that the node has the label "
+    "Install NVIDIA's driver on the node. If the GPU Operator installs it, check that the node has the label "
     "feature.node.kubernetes.io/pci-10de.present=true and not nvidia.com/gpu.deploy.driver=false."
 )
 HANG = (
-    f"The driver hangs in the kernel: see {_KERNEL_LOG} and processes in state D "
-    "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. Meanwhile the agent keeps what still "
-    "answers fresh."
+    f"The driver hangs in the kernel. Check {_KERNEL_LOG} and processes in state D "
+    "(`ps axo pid,stat,wchan,comm`), then drain the node and reboot it. Until then the agent goes on "
+    "reading the devices that still answer."
 )
-DEVICE_RULES = "The unit's device rules forbid it: `DeviceAllow=char-195 rw` in the systemd unit."
-_FAILED_TO_START = (
-    f"See {_KERNEL_LOG} for GPUs that failed to start (RmInitAdapter) or are lost; in a container"
+DEVICE_RULES = "The device rules of the unit forbid it: add `DeviceAllow=char-195 rw` to the systemd unit."
+_FEWER_GPUS = (
+    f"Check {_KERNEL_LOG} for GPUs that failed to start (RmInitAdapter) or are lost. In a container, check "
+    "that NVIDIA_VISIBLE_DEVICES is all."
 )
 
 _BY_REASON = {
     "driver_absent": DRIVER,
-    "driver_not_loaded": (f"{MODULE} If this node has no GPU, take it out of the DaemonSet (nodeSelector)."),
+    "driver_not_loaded": f"{MODULE} If the node has no GPU, exclude it from the DaemonSet (nodeSelector).",
     "version_mismatch": (
-        "The driver's files were upgraded under a running module: reboot the node, or stop all that uses the "
-        "GPUs, then `rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia` and `modprobe nvidia`. Restart "
-        "containers that use the GPUs, the agent's too, so that they get the node's new library."
+        "The driver's files were upgraded while the old module was loaded: reboot the node, or stop all "
+        "programs that use the GPUs and run `rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia` and "
+        "`modprobe nvidia`. Restart the containers that use the GPUs, including the agent: they still have "
+        "the old library."
     ),
     "library_unusable": (
-        "Is it whole, and of this machine's architecture and C library? Reinstall the driver's library; an "
-        "image with musl (Alpine) cannot load it."
+        "Check that the file is complete and built for this architecture and C library: an image with musl "
+        "(Alpine) cannot load it. Reinstall the driver's library."
     ),
-    "binding_missing": "`pip install nvidia-ml-py` into the Python that runs accelscope.",
-    "driver_reloaded": "The driver was reloaded while it was asked: run doctor again.",
+    "binding_missing": "Run `pip install nvidia-ml-py` with the Python that runs accelscope.",
+    "driver_reloaded": "The driver was reloaded during the check: run doctor again.",
     "driver_error": (
-        "In a container this is what remains after `systemctl daemon-reload` on the node, which takes the "
-        f"device files away: delete the pod so that it is made anew. Otherwise see {_KERNEL_LOG}."
+        "In a container, `systemctl daemon-reload` on the node can cause this, because it revokes access to "
+        f"the device files: delete the pod so that it is recreated. Otherwise check {_KERNEL_LOG}."
     ),
     "timeout": HANG,
     "tool_timeout": HANG,
     "tool_stuck": HANG,
-    "deadline": "Other devices used up the time: mend those first, or raise --reader-timeout.",
+    "deadline": "Other devices used up the time: fix those first, or raise --reader-timeout.",
     "lost": (
-        f"The GPU fell off the bus: see {_KERNEL_LOG} for XID 79, drain the node and reboot it. If it does "
-        "not come back, power the machine off, reseat the card, and check its power cable and cooling."
+        f"The GPU fell off the bus. Check {_KERNEL_LOG} for XID 79, drain the node and reboot it. If the GPU "
+        "stays lost, power the machine off, reseat the card, and check its power cable and cooling."
     ),
-    "reset_required": (f"Stop what runs on it, then {_RESET}; reboot the node if that is refused."),
-    "not_shown": f"It was there before: see {_KERNEL_LOG}. If it does not come back, reboot the node.",
-    "missing": f"{_FAILED_TO_START}, see that NVIDIA_VISIBLE_DEVICES is all.",
-    "no_devices": f"{_FAILED_TO_START}, see that NVIDIA_VISIBLE_DEVICES is all.",
-    "unheld": f"Is it too old or too new for this driver, or kept out on purpose? {_KERNEL_LOG} names it.",
-    "insufficient_power": "The card's power cables are not connected, or not all of them.",
-    "library_missing": "nvidia-smi itself does not find libnvidia-ml.so.1: install the driver's library.",
-    "tool_missing": "Name the tool with --nvidia-smi-path.",
+    "reset_required": f"Stop the processes on the GPU and run {_RESET}. If that fails, reboot the node.",
+    "not_shown": f"The driver listed it before. Check {_KERNEL_LOG}. If it does not return, reboot the node.",
+    "missing": _FEWER_GPUS,
+    "no_devices": _FEWER_GPUS,
+    "unheld": (
+        "The driver did not bind to it: the GPU may be too old or too new for the driver, or excluded on "
+        f"purpose. {_KERNEL_LOG} shows the reason."
+    ),
+    "insufficient_power": "Check the card's power cables: at least one is not connected.",
+    "library_missing": "nvidia-smi does not find libnvidia-ml.so.1: install the driver's library.",
+    "tool_missing": "Set the path of the tool with --nvidia-smi-path.",
     "tool_killed": (
-        f"Out of memory (`dmesg -T | grep -i oom`; raise the container's limit), or a crash: {_KERNEL_LOG}."
+        "The tool ran out of memory (`dmesg -T | grep -i oom`; raise the container's limit) or crashed "
+        f"({_KERNEL_LOG})."
     ),
-    "tool_not_started": "See that the file that --nvidia-smi-path names is a program of this machine.",
-    "internal": "This is a fault in AccelScope: please report it, with the log of `accelscope agent`.",
+    "tool_not_started": "Check that --nvidia-smi-path is an executable for this machine.",
+    "internal": "This is a bug in AccelScope: please report it, with the log of `accelscope agent`.",
 }
-# By a word of what the reader says of a device's health; the first that fits.
-_BY_WORD = (
-    ("replacing", "Drain the node, and have the board replaced: `nvidia-smi -q -i INDEX -d ROW_REMAPPER`."),
+# By a part of a device's health reason (`gpu.assess_health`); the first match is used.
+_BY_HEALTH = (
     (
-        "slowed down",
-        "`nvidia-smi -q -i INDEX -d PERFORMANCE,TEMPERATURE,POWER`: look at fans, air and supply.",
+        "replace the board",
+        "Drain the node and have the board replaced. `nvidia-smi -q -i INDEX -d ROW_REMAPPER` has details.",
     ),
     (
-        "to be remapped",
-        f"It works on. When the node is drained: {_RESET}, which puts spare rows in their place.",
+        "throttled",
+        "Check fans, airflow and power supply: `nvidia-smi -q -i INDEX -d PERFORMANCE,TEMPERATURE,POWER`.",
+    ),
+    (
+        "remapping is pending",
+        f"The GPU still works. Drain the node when possible and run {_RESET}, which activates spare rows.",
     ),
     (
         "uncorrected",
-        f"Jobs may have failed. Once the node is drained, {_RESET}; if they go on, replace the board.",
+        f"Jobs may have failed. Drain the node and run {_RESET}. If the errors continue, replace the board.",
     ),
-    ("XID", f"{_KERNEL_LOG} has it with its process; NVIDIA's list of XIDs says what each number means."),
-    ("questions with an error", f"See {_KERNEL_LOG}; drain the GPU, then {_RESET}, or reboot the node."),
+    ("XID", f"{_KERNEL_LOG} shows the XID and its process; NVIDIA's XID catalogue explains the number."),
+    ("returned an error", f"Check {_KERNEL_LOG}; drain the GPU and run {_RESET}, or reboot the node."),
     (
         "IMEX",
         "End the jobs of its NVLink domain, then restart nvidia-imex on the domain's nodes: "
-        "`nvidia-imex-ctl -N` shows them, `systemctl restart nvidia-imex`.",
+        "`nvidia-imex-ctl -N` lists them, `systemctl restart nvidia-imex`.",
     ),
     ("reboot", "Drain the node and reboot it."),
-    ("drain peer-to-peer", "Let the jobs that use NVLink between GPUs end, then run doctor again."),
-    ("reset of the bus", "Drain the node and reboot it."),
-    ("reset", f"Drain the GPU, then {_RESET}; reboot the node if that is refused."),
+    ("peer-to-peer", "Wait until the jobs that use NVLink between GPUs have ended, then run doctor again."),
+    ("bus reset", "Drain the node and reboot it."),
+    ("reset", f"Drain the GPU and run {_RESET}. If that fails, reboot the node."),
 )
-_OTHERWISE = f"See {_KERNEL_LOG} and what `nvidia-smi` prints; please report what doctor did not explain."
+_OTHERWISE = (
+    f"Check {_KERNEL_LOG} and the output of `nvidia-smi`. Please report a problem not explained here."
+)
 
 
 def advice(reason: str, subject: Subject) -> str:
@@ -132,26 +146,26 @@ def advice(reason: str, subject: Subject) -> str:
         return no_permission(subject)
     if reason in _BY_REASON:
         return _BY_REASON[reason]
-    return next((todo for word, todo in _BY_WORD if word in reason), _OTHERWISE)
+    return next((text for part, text in _BY_HEALTH if part in reason), _OTHERWISE)
 
 
 def library_absent(subject: Subject) -> str:
     if subject.in_container:
         return (
-            f"{_CONTAINER}; or mount the driver's root /run/nvidia/driver (GPU Operator) and name the "
-            "library in it with --nvml-library."
+            f"{_CONTAINER}; or mount the driver's root /run/nvidia/driver (GPU Operator) and set "
+            "--nvml-library to the library in it."
         )
     return (
         "Install the driver's library (Debian libnvidia-ml1, Ubuntu libnvidia-compute, Red Hat "
-        "nvidia-driver-libs), or name it with --nvml-library."
+        "nvidia-driver-libs), or set its path with --nvml-library."
     )
 
 
 def no_permission(subject: Subject, group: str | None = None, gid: int | None = None) -> str:
-    """`group` and `gid` are those of a device file, where one is the obstacle."""
+    """`group` and `gid` are those of the device file that could not be opened, if there is one."""
     if subject.in_container:
-        way = f"supplementalGroups: [{gid}] in the pod's securityContext" if gid else "run the agent as root"
-        return f"{_CONTAINER}; if the device files are there but closed to this user, {way}."
+        fix = f"set supplementalGroups: [{gid}] in the securityContext" if gid else "run the agent as root"
+        return f"{_CONTAINER}. If the device files exist but this user may not open them, {fix}."
     return (
         f"Add the agent's user to the group {group or 'of the device files'} "
         f"(SupplementaryGroups={group or 'GROUP'} in the systemd unit, with DeviceAllow=char-195 rw)."
@@ -161,10 +175,10 @@ def no_permission(subject: Subject, group: str | None = None, gid: int | None = 
 def device_files_missing(subject: Subject) -> str:
     if subject.in_container:
         return f"{_CONTAINER}."
-    return "Run `nvidia-smi` once as root, or enable nvidia-persistenced: they make the device files."
+    return "Run `nvidia-smi` once as root, or enable nvidia-persistenced: both create the device files."
 
 
-# Hardware, kernel module and device files: what must be there before any library can work.
+# Hardware, kernel module and device files
 
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9]+(?:\.[0-9]+)+)")
 _DEVICE_FILE = re.compile(r"nvidia[0-9]+")
@@ -176,14 +190,14 @@ def gpus(paths: Paths) -> tuple[PciDevice, ...]:
 
 
 def module_version(paths: Paths) -> str | None:
-    """Of the module that is loaded; None: none is."""
+    """The version of the loaded kernel module; None if it is not loaded."""
     try:
         text = (paths.proc / "driver/nvidia/version").read_text(errors="replace")
         match = _VERSION.search(text)
         if match is not None:
             return match[1]
     except OSError:
-        pass  # a container may lack it; /sys is the other place
+        pass  # missing in some containers; /sys has it, too
     try:
         return (paths.sys / "module/nvidia/version").read_text(errors="replace").strip() or None
     except OSError:
@@ -191,7 +205,7 @@ def module_version(paths: Paths) -> str | None:
 
 
 def device_files(paths: Paths) -> list[Path]:
-    """One a GPU, without the one for the driver as a whole."""
+    """The device files of the GPUs, without those of the driver."""
     try:
         found = [entry for entry in paths.dev.iterdir() if _DEVICE_FILE.fullmatch(entry.name)]
     except OSError:
@@ -217,14 +231,14 @@ def on_pci(subject: Subject) -> Iterator[Finding]:
         subject.paths.sys,
         found,
         what="GPUs",
-        none="no NVIDIA GPU on PCI (a board with an integrated one has it elsewhere)",
+        none="no NVIDIA GPU on PCI (integrated GPUs are not PCI devices)",
         unless="; a machine without PCI has none",
     )
     foreign = [gpu for gpu in found or () if gpu.driver in ("nouveau", "nova_core", "nova")]
     if foreign:
         yield warning(
             "pci",
-            f"{join_words([gpu.address for gpu in foreign])} held by {foreign[0].driver}, which has no NVML",
+            f"{join_words([gpu.address for gpu in foreign])} bound to {foreign[0].driver}, which has no NVML",
             f"Blacklist {foreign[0].driver} (/etc/modprobe.d), install NVIDIA's driver and reboot.",
         )
 
@@ -236,8 +250,8 @@ def module(subject: Subject) -> Iterator[Finding]:
     elif not all(map(vendors.is_passed_through, gpus(subject.paths))):
         yield warning(
             "module",
-            "the kernel module nvidia is not loaded, though there are GPUs",
-            f"{MODULE} Not installed at all? {DRIVER}",
+            "the kernel module nvidia is not loaded, although there are GPUs",
+            f"{MODULE} If it is not installed: {DRIVER}",
         )
     else:
         yield note("module", "the kernel module nvidia is not loaded")
@@ -247,65 +261,65 @@ def files(subject: Subject) -> Iterator[Finding]:
     """NVML opens one file for the driver and one for each GPU."""
     paths = subject.paths
     control = paths.dev / _CONTROL
-    singles = device_files(paths)
-    there = [*([control] if control.exists() else []), *singles]
-    if not there:
-        yield _none(subject)
+    gpu_files = device_files(paths)
+    existing = [*([control] if control.exists() else []), *gpu_files]
+    if not existing:
+        yield _no_device_files(subject)
         return
-    closed = list(_closed(subject, there))
-    why_useless = _why_useless(paths, there) if closed else None
-    if why_useless is not None:
+    closed = list(_closed_files(subject, existing))
+    leftover = _leftover_reason(paths, existing) if closed else None
+    if leftover is not None:
         yield note(
             "device files",
-            f"{join_words([path.name for path in there])} in {paths.dev}: {why_useless}",
-            files=[str(path) for path in there],
+            f"{join_words([path.name for path in existing])} in {paths.dev}: {leftover}",
+            files=[str(path) for path in existing],
         )
         return
     yield from closed
-    missing = [] if control in there else [control.name]
+    missing = [] if control in existing else [control.name]
     expected = sum(gpu.driver == "nvidia" for gpu in gpus(paths))
-    if len(singles) < expected:
-        missing.append(f"{expected - len(singles)} of {expected} GPUs' files")
-    names = join_words([path.name for path in there])
+    if len(gpu_files) < expected:
+        missing.append(f"the files of {expected - len(gpu_files)} of {expected} GPUs")
+    names = join_words([path.name for path in existing])
     if missing:
         yield warning(
             "device files",
             f"{names}; missing: {join_words(missing)}",
             device_files_missing(subject),
-            files=[str(path) for path in there],
+            files=[str(path) for path in existing],
         )
     elif not closed:
-        yield ok("device files", f"{names} in {paths.dev}", files=[str(path) for path in there])
+        yield ok("device files", f"{names} in {paths.dev}", files=[str(path) for path in existing])
 
 
-def _why_useless(paths: Paths, there: list[Path]) -> str | None:
-    """Why files that do not open are nothing to repair; None: they are.
+def _leftover_reason(paths: Paths, existing: list[Path]) -> str | None:
+    """Why files that cannot be opened are left over and need no repair; None if they are not left over.
 
-    The library makes these files as root even where there is no driver, and never removes them.
+    The library, run as root, creates these files even without a driver, and never removes them.
     """
     if module_version(paths) is not None:
         return None
     found = pci_devices(paths.sys, *PCI_CODES)
     if found == ():
-        return "left over, with neither a GPU on PCI nor the kernel module"
-    codes = {problem.errno for problem in map(why_closed, there) if problem is not None}
+        return "left over: there is no GPU on PCI, and the kernel module is not loaded"
+    codes = {problem.errno for problem in map(open_error, existing) if problem is not None}
     if found is None and codes <= {errno.ENXIO, errno.ENODEV}:
-        return "left over, or the driver is not visible here: neither PCI nor the kernel module can be seen"
+        return "left over, or the driver is not visible here: neither PCI devices nor the kernel module are"
     return None
 
 
-def _none(subject: Subject) -> Finding:
+def _no_device_files(subject: Subject) -> Finding:
     paths = subject.paths
     found = f"no {_CONTROL} and no nvidia0 in {paths.dev}"
     if (paths.dev / "dxg").exists():
-        return ok("device files", "dxg: Windows' own, for all GPUs (WSL)")
+        return ok("device files", "dxg, the device of all GPUs in WSL")
     if module_version(paths) is None:
-        return note("device files", f"{found}, as is to be expected without the module")
-    return error("device files", f"{found}, though the module is loaded", device_files_missing(subject))
+        return note("device files", f"{found}, as expected without the kernel module")
+    return error("device files", f"{found}, although the module is loaded", device_files_missing(subject))
 
 
-def why_closed(path: Path) -> OSError | None:
-    """Try what NVML does: rights alone do not tell of a container's device rules."""
+def open_error(path: Path) -> OSError | None:
+    """The error of opening the file as NVML does. Its mode alone does not show a container's device rules."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as problem:
@@ -313,16 +327,16 @@ def why_closed(path: Path) -> OSError | None:
     return None
 
 
-def _closed(subject: Subject, paths: list[Path]) -> Iterator[Finding]:
-    """Files that are closed in the same way are told together."""
-    alike: dict[tuple[int | None, int, int], list[Path]] = {}
+def _closed_files(subject: Subject, paths: list[Path]) -> Iterator[Finding]:
+    """One finding for all files with the same error, mode and group."""
+    groups: dict[tuple[int | None, int, int], list[Path]] = {}
     for path in paths:
-        problem = why_closed(path)
+        problem = open_error(path)
         if problem is not None:
             status = path.stat()
-            alike.setdefault((problem.errno, status.st_mode, status.st_gid), []).append(path)
-    for (code, mode, gid), members in alike.items():
-        group = _group(gid)
+            groups.setdefault((problem.errno, status.st_mode, status.st_gid), []).append(path)
+    for (code, mode, gid), members in groups.items():
+        group = _group_name(gid)
         yield error(
             "device files",
             f"{join_words([str(path) for path in members])} ({stat.filemode(mode)}, group {group}): "
@@ -335,49 +349,49 @@ def _closed(subject: Subject, paths: list[Path]) -> Iterator[Finding]:
 def _opening_advice(subject: Subject, code: int | None, group: str, gid: int) -> str:
     if code == errno.EACCES:
         return no_permission(subject, group, gid)
-    if code == errno.EPERM:  # the file's rights would do; a control group's device rules forbid it
+    if code == errno.EPERM:  # the mode allows it, but the device rules of a cgroup forbid it
         return advice("driver_error", subject) if subject.in_container else DEVICE_RULES
     return advice("lost", subject)
 
 
-def _group(gid: int) -> str:
+def _group_name(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return str(gid)
 
 
-# The NVML library, its Python binding, whether it starts, and the tool that stands in for it.
+# NVML library, Python binding and nvidia-smi
 
 _PACKAGE = "nvidia-ml-py"
 _XID_EVENTS = 0x8  # nvmlEventTypeXidCriticalError of nvml.h
-_MAPS = Path("/proc/self/maps")  # of this very process, whatever --proc-root says
+_MAPS = Path("/proc/self/maps")  # of this process: --proc-root does not apply
 _FILE_VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+)+)$")
 
 
 def library(subject: Subject) -> Iterator[Finding]:
     wanted = subject.value(NVML_LIBRARY)
-    place = find_library(wanted)
-    if place is None:
-        yield _missing(subject, wanted)
+    location = find_library(wanted)
+    if location is None:
+        yield _library_missing(subject, wanted)
         return
     try:
-        ctypes.CDLL(place)
+        ctypes.CDLL(location)
     except OSError as problem:
-        yield error("library", f"{place} does not load: {problem}", advice("library_unusable", subject))
+        yield error("library", f"{location} does not load: {problem}", advice("library_unusable", subject))
         return
-    file = _file_of(place)
+    file = _library_file(location)
     yield ok("library", f"{file} loads", path=str(file), asked_for=wanted)
 
 
 def binding(subject: Subject) -> Iterator[Finding]:
-    from importlib import metadata  # noqa: PLC0415 - brings email, a megabyte
+    from importlib import metadata  # noqa: PLC0415 - imports email, a mebibyte
 
     if find_spec("pynvml") is None:
         needed = find_library(subject.value(NVML_LIBRARY)) is not None
         yield (error if needed else note)(
             "binding",
-            f"the Python package {_PACKAGE} is not installed: NVML cannot be used",
+            f"the Python package {_PACKAGE} is not installed; NVML cannot be used without it",
             advice("binding_missing", subject),
         )
         return
@@ -386,29 +400,29 @@ def binding(subject: Subject) -> Iterator[Finding]:
     except metadata.PackageNotFoundError:
         yield note(
             "binding",
-            f"the module pynvml is there, but not as the package {_PACKAGE}",
-            f"If values are missing, `pip install {_PACKAGE}`: others of that module name are older.",
+            f"the module pynvml is not from the package {_PACKAGE}",
+            f"If values are missing, run `pip install {_PACKAGE}`: other packages of that module are older.",
         )
         return
     yield ok("binding", f"{_PACKAGE} {version}", version=version)
 
 
 def nvml(subject: Subject) -> Iterator[Finding]:
-    """Whether it starts, and whether library and kernel module are of one version."""
+    """Whether NVML can be initialised, and whether library and kernel module have the same version."""
     if find_library(subject.value(NVML_LIBRARY)) is None or find_spec("pynvml") is None:
-        return  # said above
+        return  # reported by other checks
     loaded = module_version(subject.paths)
     versions: dict[str, str | None] = {"library": None, "module": loaded}
     try:
         library = load_binding(subject.value(NVML_LIBRARY))
         versions["library"] = _library_version(library, subject)
-        with _started(library):
+        with _initialised(library):
             driver = str(library.nvmlSystemGetDriverVersion())
             versions["library"] = versions["library"] or _library_version(library, subject)
     except ReaderError as problem:
         yield error(
             "nvml",
-            f"{problem}{_side_by_side(versions) if problem.reason == 'version_mismatch' else ''}",
+            f"{problem}{_in_brackets(versions) if problem.reason == 'version_mismatch' else ''}",
             advice(problem.reason, subject),
             reason=problem.reason,
         )
@@ -417,69 +431,74 @@ def nvml(subject: Subject) -> Iterator[Finding]:
     if versions["library"] not in (None, driver) or loaded not in (None, driver):
         yield warning(
             "nvml",
-            f"it starts, but versions differ: driver {driver}{_side_by_side(versions)}",
+            f"initialised, but versions differ: driver {driver}{_in_brackets(versions)}",
             advice("version_mismatch", subject),
             **versions,
         )
     else:
-        yield ok("nvml", f"it starts; library, module and driver are {driver}", **versions)
+        yield ok("nvml", f"initialised; library, module and driver are {driver}", **versions)
 
 
 def tool(subject: Subject) -> Iterator[Finding]:
     program = subject.value(NVIDIA_SMI)
-    place = Tool(program, timeout_seconds=1).find()
-    if place is not None:
-        yield ok("nvidia-smi", f"{place}, for when there is no library", path=place)
+    path = Tool(program, timeout_seconds=1).find()
+    if path is not None:
+        yield ok("nvidia-smi", f"{path}, used if the library is missing", path=path)
     elif Path(program).is_file():
         yield warning(
-            "nvidia-smi", f"{program} is there but cannot be executed", f"chmod a+x {program}.", path=program
+            "nvidia-smi", f"{program} is not executable", f"Run `chmod a+x {program}`.", path=program
         )
     else:
-        yield note("nvidia-smi", f"{program} not found; it is needed only where the library is missing")
+        yield note("nvidia-smi", f"{program} not found; it is only needed if the library is missing")
 
 
 def xids(subject: Subject) -> Iterator[Finding]:
-    """XIDs are told only to those who listen: for which GPUs that does not work."""
+    """For which GPUs the driver reports XIDs."""
     if find_library(subject.value(NVML_LIBRARY)) is None or find_spec("pynvml") is None:
         return
     try:
         library = load_binding(subject.value(NVML_LIBRARY))
-        with _started(library):
-            deaf, listening = _deaf_to_xids(library)
+        with _initialised(library):
+            unsupported, supported = _xid_support(library)
     except ReaderError:
-        return  # said above
-    if deaf:
+        return  # reported by other checks
+    if unsupported:
         yield note(
             "xids",
-            "errors with a code are not counted for GPU "
-            + "; ".join(f"{i}: {why}" for i, why in deaf.items()),
-            not_counted=list(deaf),
+            "XIDs are not counted for GPU "
+            + "; ".join(f"{index}: {reason}" for index, reason in unsupported.items()),
+            not_counted=list(unsupported),
         )
-    elif listening:
+    elif supported:
         yield ok(
-            "xids", f"{listening} GPUs tell them; they are counted from the agent's start", counted=listening
+            "xids",
+            f"reported by {supported} GPUs; the agent counts them from its start",
+            counted=supported,
         )
 
 
-def _deaf_to_xids(library: Any) -> tuple[dict[int, str], int]:
-    deaf: dict[int, str] = {}
-    listening = 0
+def _xid_support(library: Any) -> tuple[dict[int, str], int]:
+    """Index and reason of GPUs that do not report XIDs, and the number of those that do."""
+    unsupported: dict[int, str] = {}
+    supported = 0
     for index in range(library.nvmlDeviceGetCount()):
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
-            told = library.nvmlDeviceGetSupportedEventTypes(handle) & _XID_EVENTS
+            reports_xids = library.nvmlDeviceGetSupportedEventTypes(handle) & _XID_EVENTS
         except library.NVMLError as problem:
-            deaf[index] = "its driver has no events" if problem.value == NOT_SUPPORTED else str(problem)
+            unsupported[index] = (
+                "its driver has no events" if problem.value == NOT_SUPPORTED else str(problem)
+            )
             continue
-        if told:
-            listening += 1
+        if reports_xids:
+            supported += 1
         else:
-            deaf[index] = "its driver does not tell them"
-    return deaf, listening
+            unsupported[index] = "its driver does not report them"
+    return unsupported, supported
 
 
 @contextmanager
-def _started(library: Any) -> Iterator[None]:
+def _initialised(library: Any) -> Iterator[None]:
     try:
         library.nvmlInit()
         try:
@@ -487,55 +506,53 @@ def _started(library: Any) -> Iterator[None]:
         finally:
             library.nvmlShutdown()
     except library.NVMLError as problem:
-        raise driver_error(problem, "NVML does not start") from None
+        raise driver_error(problem, "cannot initialise NVML") from None
 
 
 def _library_version(library: Any, subject: Subject) -> str | None:
-    """As the driver counts: NVML's own version puts CUDA's before it (12.550.54.15). It can be had from a
-    library that does not start, or from the name of its file."""
+    """The driver version of the library, from NVML or from the file's name. NVML's own version begins with
+    that of CUDA (12.550.54.15)."""
     try:
         return str(library.nvmlSystemGetNVMLVersion()).partition(".")[2] or None
     except library.NVMLError:
-        place = find_library(subject.value(NVML_LIBRARY))
-        match = _FILE_VERSION.search(str(_file_of(place))) if place else None
+        location = find_library(subject.value(NVML_LIBRARY))
+        match = _FILE_VERSION.search(str(_library_file(location))) if location else None
         return match[1] if match else None
 
 
-def _side_by_side(versions: dict[str, str | None]) -> str:
+def _in_brackets(versions: dict[str, str | None]) -> str:
     known = [f"{what} {versions[what]}" for what in ("library", "module") if versions[what]]
     return f" ({join_words(known)})" if known else ""
 
 
-def _file_of(place: str) -> Path:
-    """The file behind the name: the loader has its own ways, so the process is asked what it has mapped."""
-    if "/" in place:
-        return Path(place).resolve()
+def _library_file(location: str) -> Path:
+    """The file of a loaded library. For a bare name only the process's memory map has it."""
+    if "/" in location:
+        return Path(location).resolve()
     for line in _MAPS.read_text(errors="replace").splitlines():
         path = Path(line.partition("/")[2])
-        if path.name.startswith(place.partition(".so")[0]):
+        if path.name.startswith(location.partition(".so")[0]):
             return Path("/") / path
-    return Path(place)
+    return Path(location)
 
 
-def _missing(subject: Subject, wanted: str) -> Finding:
-    """How bad it is depends on what else there is: without hardware, it is missed by nobody."""
+def _library_missing(subject: Subject, wanted: str) -> Finding:
+    """The severity depends on the hardware, the kernel module and nvidia-smi."""
     tried = [wanted, *(USUAL_PLACES if wanted == DEFAULT_LIBRARY else ())]
     todo = library_absent(subject)
-    found = f"{wanted} is neither known to the loader nor in the usual places"
+    found = f"{wanted} not found by the loader or in the usual places"
     if wanted != DEFAULT_LIBRARY:
-        found = f"{wanted}, named by --nvml-library, is not there"
-        todo = f"Correct --nvml-library, or leave it out. {todo}"
+        found = f"{wanted}, set with --nvml-library, is not there"
+        todo = f"Correct or remove --nvml-library. {todo}"
     if module_version(subject.paths) is None:
         if not gpus(subject.paths):
             return note("library", found, tried=tried)
         return warning("library", found, DRIVER, tried=tried)
-    stand_in = Tool(subject.value(NVIDIA_SMI), timeout_seconds=1).find()
-    if stand_in is not None:
-        return warning("library", f"{found}; nvidia-smi is used, which tells less", todo, tried=tried)
+    if Tool(subject.value(NVIDIA_SMI), timeout_seconds=1).find() is not None:
+        return warning(
+            "library", f"{found}; nvidia-smi is used instead and reports fewer values", todo, tried=tried
+        )
     return error("library", found, todo, tried=tried)
-
-
-# The checks of this vendor, in the order in which one thing rests on another.
 
 
 def _driver_seconds(settings: AgentSettings) -> float:
@@ -546,6 +563,7 @@ def _devices_seconds(settings: AgentSettings) -> float:
     return min(settings.reader_timeout, 2 * settings.device_timeout)
 
 
+# Each check depends on those before it.
 EXAMINATION = VendorExamination(
     Vendor("nvidia"),
     (

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs without an agent: `nvidia-smi` in the driver pods of the GPU operator."""
+"""NVIDIA GPUs of nodes without an agent: `nvidia-smi` in the driver pods of the GPU Operator."""
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from accelscope.vendors.nvidia.gpu import with_health, with_known_id
 
 _DRIVER, _VGPU_MANAGER = "nvidia-driver-ctr", "nvidia-vgpu-manager-ctr"
 
-# The name comes last: it may hold commas.
+# The name comes last: it may contain commas.
 QUERY_FIELDS = (
     "index",
     "uuid",
@@ -46,15 +46,18 @@ QUERY_FIELDS = (
     "ecc.errors.uncorrected.volatile.total",
     "name",
 )
-_PMON_SELECTIONS = ("um", "u")  # utilisation and memory; tools that cannot give both give the first
-# Of a tool that does not know what it is asked for.
-_NOT_UNDERSTOOD = frozenset({"unknown_option", "not_supported", "unrecognized"})
+_PMON_SELECTIONS = ("um", "u")  # utilisation and memory; older tools have utilisation only
+# Errors of a tool that does not support the requested option.
+_UNSUPPORTED = frozenset({"unknown_option", "not_supported", "unrecognized"})
 _UNLISTED = Absence("processes.compute", AbsenceReason.DRIVER_ERROR)
 
 
 def containers(labels: Mapping[str, str]) -> Sequence[str]:
-    """Versions of the operator differ in labels: the component since v23.9, before that `app`, which ends in
-    a version on OpenShift. Init containers and those that build the driver have no nvidia-smi."""
+    """The containers that have nvidia-smi, by the labels of the pod.
+
+    The operator sets the component label since v23.9. Before that it set `app`, which ends in a version on
+    OpenShift. Init containers and those that build the driver have no nvidia-smi.
+    """
     component, app = labels.get("app.kubernetes.io/component"), labels.get("app", "")
     if component == "nvidia-driver" or app.startswith(("nvidia-driver-daemonset", "nvidia-gpu-driver-")):
         return (_DRIVER,)
@@ -67,7 +70,7 @@ class NvidiaSmi:
     name = "nvidia-smi"
 
     def __init__(self) -> None:
-        # What the tool is still asked for.
+        # Fields and selections that the tool has not rejected.
         self._fields = list(QUERY_FIELDS)
         self._selections = list(_PMON_SELECTIONS)
 
@@ -85,12 +88,12 @@ class NvidiaSmi:
         interval_seconds: float,
         ids_by_address: dict[str, str],
     ) -> Snapshot:
-        """There is no agent: what it reports of itself, of pods and of owners is absent."""
+        """Without an agent there is no information about the agent, pods and owners of processes."""
         devices = tuple(
             with_health(replace(with_known_id(device, ids_by_address), read_at=taken_at), taken_at)
             for device in reading.devices.devices
         )
-        if reading.processes.error is not None:  # an empty list would pass for "nobody uses it"
+        if reading.processes.error is not None:  # an empty list alone would mean that no process runs
             devices = tuple(replace(device, absent=(*device.absent, _UNLISTED)) for device in devices)
         by_index = {device.index: device.id for device in devices if device.index is not None}
         reader = ReaderState(
@@ -110,14 +113,14 @@ class NvidiaSmi:
             readers=(reader,),
             devices=devices,
             processes=tuple(
-                _placed(process, by_index)
+                _with_device(process, by_index)
                 for process in reading.processes.processes
                 if process.device_index in by_index
             ),
         )
 
     def _query(self) -> Generator[Sequence[str], ToolOutput, Parsed]:
-        """A field that the driver does not know fails the whole query: it is left out from then on."""
+        """Query the GPUs. One unknown field fails the whole query, so it is omitted from then on."""
         for _ in QUERY_FIELDS:
             output = yield (
                 "nvidia-smi",
@@ -132,24 +135,24 @@ class NvidiaSmi:
         return replace(parsed, error=_with_exit_code(parsed.error, output))
 
     def _processes(self) -> Generator[Sequence[str], ToolOutput, Parsed]:
-        """Who runs on the GPUs. An older tool reports no memory. Where the tool does not list processes at
-        all, the snapshot says so and the rest of it counts."""
+        """Processes on the GPUs, without memory for an older tool. Without a process list the rest of the
+        snapshot is still valid, and the list is marked as absent."""
         while True:
             output = yield ("nvidia-smi", "pmon", "-s", self._selections[0], "-c", "1")
             parsed = parse_text.parse_pmon(output.text)
             error = parsed.error
-            if error is None or error.reason not in _NOT_UNDERSTOOD or len(self._selections) == 1:
+            if error is None or error.reason not in _UNSUPPORTED or len(self._selections) == 1:
                 return replace(parsed, error=_with_exit_code(error, output))
             del self._selections[0]
 
 
 def _with_exit_code(error: ParseError | None, output: ToolOutput) -> ParseError | None:
-    """Where the tool itself prints nothing."""
+    """Report the exit code of a tool that printed nothing."""
     if error is None or error.reason != "empty":
         return error
-    return ParseError("tool_failed", f"it printed nothing and ended with {output.exit_code}")
+    return ParseError("tool_failed", f"no output, exit code {output.exit_code}")
 
 
-def _placed(process: Process, by_index: dict[int, str]) -> Process:
+def _with_device(process: Process, by_index: dict[int, str]) -> Process:
     assert process.device_index is not None
     return replace(process, device=by_index[process.device_index])

@@ -1,7 +1,7 @@
-"""Rows of `nvidia-smi --query-…  --format=csv[,noheader][,nounits]`, by the names of their columns.
+"""`nvidia-smi --query-gpu=…` and `--query-compute-apps=…` with `--format=csv[,noheader][,nounits]`.
 
-The tool does not quote. A header cell is the field's canonical name, with the unit in brackets where it has
-one; without a header the columns are those that were asked for, in that order.
+The tool does not quote cells. A header cell is the canonical name of a field, followed by its unit in
+brackets. Without a header, the columns are the queried fields in their order.
 """
 
 import re
@@ -15,21 +15,23 @@ from accelscope.vendors.nvidia.cells import absence, is_number, parse_message, p
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, gpu_id, with_distinct_ids
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[([^\[\]\s]{1,8})\])?", re.ASCII)
-_EXTRA_COMMAS = 8  # in a name; more than that is not a row
+_MAX_EXTRA_COMMAS = 8  # in a name; a line with more is not a row
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     names: tuple[str, ...]  # canonical, lower case
-    units: tuple[str, ...]  # as in the header; empty where it has none
+    units: tuple[str, ...]  # as in the header; empty without a unit
 
     def row(self, line: str, free_text: str) -> dict[str, str] | None:
-        """Cells by column, or None if the line does not have that many. Commas too many are taken to be
-        within the column of free text, where there is one, unless that would swallow a value: rows of more
-        columns than were named must not be read shifted."""
+        """Cells by column, or None if their number does not match.
+
+        Extra commas are assumed to be part of the `free_text` column, unless that column would then contain a
+        value: a row with more columns than expected must not be read shifted.
+        """
         cells = [cell.strip() for cell in line.split(",")]
         extra = len(cells) - len(self.names)
-        if extra and (not 0 < extra <= _EXTRA_COMMAS or free_text not in self.names):
+        if extra and (not 0 < extra <= _MAX_EXTRA_COMMAS or free_text not in self.names):
             return None
         if extra:
             start = self.names.index(free_text)
@@ -47,7 +49,7 @@ class Columns:
         return len(self.names) - 1
 
     def mismatch(self, text: str) -> ParseError | None:
-        """What to say of an output whose rows all have another number of columns."""
+        """The error of an output whose rows all have another number of columns."""
         counts = {
             line.count(",") + 1 for line in text.split("\n") if "," in line and parse_message(line) is None
         }
@@ -56,12 +58,12 @@ class Columns:
         return ParseError(
             "column_mismatch",
             f"rows of {max(counts)} columns, expected {len(self.names)} ({','.join(self.names)}): "
-            "name the columns that were asked for",
+            "name the columns that were queried",
         )
 
 
 def query_columns(names: Iterable[str], aliases: Mapping[str, str]) -> Columns:
-    """Columns of a query, as the caller asked for them."""
+    """Columns of an output without a header."""
     bare = [name.partition("[")[0].strip().casefold() for name in names]  # a pasted header has units
     return Columns(tuple(aliases.get(name, name) for name in bare), ("",) * len(bare))
 
@@ -71,34 +73,32 @@ def parse_header(
 ) -> Columns | None:
     """Columns of a header line; None if the line is not one.
 
-    Fields that nobody here knows may be among them: every driver version brings some. Of a line that is
-    damaged half of the names must still be known; the others are then those that were asked for.
+    Unknown fields are allowed, because every driver version adds some. In a damaged line at least half of the
+    names must be known; the damaged ones are taken from `expected`.
     """
     if not line.lstrip()[:1].isalpha():
         return None
     cells = line.casefold().split(",")
     same_count = len(cells) == len(expected.names)
-    names, units, read, found = [], [], 0, 0
-    for place, cell in enumerate(cells):
+    names, units, readable, recognised = [], [], 0, 0
+    for position, cell in enumerate(cells):
         match = _NAME.fullmatch(cell.strip())
         if match is None:
-            if 2 * (place + 1 - read) > len(cells):
+            if 2 * (position + 1 - readable) > len(cells):
                 return None
-            names.append(expected.names[place] if same_count else "")
+            names.append(expected.names[position] if same_count else "")
             units.append("")
             continue
-        read += 1
+        readable += 1
         name = aliases.get(match[1], match[1])
-        found += name in known
+        recognised += name in known
         names.append(name)
         units.append(match[2] or "")
-    enough = found if read == len(cells) else 2 * found >= len(cells)
+    enough = recognised if readable == len(cells) else 2 * recognised >= len(cells)
     return Columns(tuple(names), tuple(units)) if enough else None
 
 
-# --- parse query gpu ------------------------------------------------------------
-# `nvidia-smi --query-gpu=… --format=csv[,noheader][,nounits]`: one row per GPU.
-
+# --query-gpu: one row per GPU
 
 QUERY_GPU = "nvidia-smi --query-gpu"
 QUERY_GPU_FIELDS = (
@@ -119,7 +119,7 @@ QUERY_GPU_FIELDS = (
 
 _ECC_COUNTS = {
     "total": "",
-    # NVML has one location under two names.
+    # Two names for the same location.
     "dram": ".dram",
     "device_memory": ".dram",
     "sram": ".sram",
@@ -132,8 +132,8 @@ _ECC_COUNTS = {
     "cbu": ".cbu",
 }
 
-# Name, place in the model, how to read it. Of several fields for one place the first with a value is taken:
-# power.draw is an average on recent boards and what people compare with, so it goes before the last sample.
+# Name of the column, place in the model, and function that reads the cell. If several columns have the same
+# place, the first with a value is used: power.draw, an average on recent boards, is what people compare with.
 Field = tuple[str, str, cells.CellReader]
 FIELDS: tuple[Field, ...] = (
     ("index", "index", cells.count),
@@ -233,7 +233,7 @@ _ALIASES: Mapping[str, str] = {
         for reason in ("active", "supported", *THROTTLE_BITS.values())
     },
 }
-# Why a row may name no GPU, and what the output as a whole then says.
+# Error of an output whose rows do not identify a GPU, by the marker in the rows.
 _ROW_ERRORS: Mapping[str, str] = {
     AbsenceReason.LOST: "device_lost",
     AbsenceReason.RESET_REQUIRED: "reset_required",
@@ -242,67 +242,66 @@ _ROW_ERRORS: Mapping[str, str] = {
     AbsenceReason.TIMEOUT: "timeout",
 }
 _LINE_LIMIT = 200
-_KNOWN = frozenset(
+_KNOWN_FIELDS = frozenset(
     (*(field for field, _, _ in FIELDS), _ACTIVE, _SUPPORTED, _RECOVERY_ACTION, "timestamp", "count")
 )
 
 
 def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
-    """Devices of the output. `fields` are the columns of an output without a header line, in their order;
-    where there is a header, it says them itself."""
+    """Devices of the output. `fields` are the columns of an output without a header line."""
     columns = query_columns(fields or QUERY_GPU_FIELDS, _ALIASES)
     wanted = _wanted(columns)
     devices: dict[tuple[str, str | None, int | None, str | None], Device] = {}
-    said = cells.MessageSet()
+    messages = cells.MessageSet()
     rejected = Rejections()
     has_header = False
-    refused: list[tuple[str, str]] = []  # rows of one marker, which says why they name no GPU
+    failed_row: tuple[str, str] | None = None  # the first row of markers, and its reason
     rows = 0
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = parse_header(line, _KNOWN, _ALIASES, columns)
-        if found is not None:
-            columns, wanted = found, _wanted(found)
+        header = parse_header(line, _KNOWN_FIELDS, _ALIASES, columns)
+        if header is not None:
+            columns, wanted = header, _wanted(header)
             if not has_header and not devices:
-                rejected.clear()  # a banner before the output is not a part of it
+                rejected.clear()  # a banner before the header is not part of the output
             has_header = True
             continue
         message = cells.parse_message(line)
         if message is not None:
-            said.add(message)
+            messages.add(message)
             continue
         row = columns.row(line, free_text="name")
         if row is None:
             rejected.add(line, "not_a_row")
             continue
         draft = _draft(row, wanted)
-        refusal = _refusal(draft, row, commas_within=line.count(",") > columns.commas)
-        if refusal is not None:
-            rejected.add(line, refusal)
-            if refusal in _ROW_ERRORS and not refused:
-                refused.append((line.strip(), refusal))
+        reason = _rejection(draft, row, extra_commas=line.count(",") > columns.commas)
+        if reason is not None:
+            rejected.add(line, reason)
+            if reason in _ROW_ERRORS and failed_row is None:
+                failed_row = (line.strip(), reason)
             continue
         rejected.extend(draft.rejected)
         rows += 1
         draft.row = rows
         device = draft.device()
-        # A tool that loops prints a GPU again and again: the last reading stands. Nothing but the whole
-        # identity tells, since a mask may not be known as one.
+        # With --loop the tool prints every GPU repeatedly: the last row is used. The whole identity is the
+        # key, because the uuid may be a mask that was not recognised as one.
         devices[device.id, device.pci_address, device.index, device.serial] = device
-    error = None if devices else _no_rows(text, columns, has_header, next(iter(refused), None))
-    for message in said:
+    error = None if devices else _missing_rows(text, columns, has_header, failed_row)
+    for message in messages:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
     return Parsed(
-        devices=cells.with_messages(with_distinct_ids(devices.values()), said),
+        devices=cells.with_messages(with_distinct_ids(devices.values()), messages),
         error=error,
         rejected=rejected.listed(),
     )
 
 
 def _wanted(columns: Columns) -> tuple[Field, ...]:
-    """Those of the fields that are columns here, in the order of preference."""
+    """The fields that are columns here, in order of preference."""
     return tuple(field for field in FIELDS if field[0] in columns.names)
 
 
@@ -315,66 +314,68 @@ def _draft(row: Mapping[str, str], wanted: Sequence[Field]) -> NvidiaDraft:
     return draft
 
 
-def _refusal(draft: NvidiaDraft, row: Mapping[str, str], *, commas_within: bool) -> str | None:
-    """Why a line with the right number of cells is still not a row, or None if it is one."""
-    if commas_within and draft.rejected:
-        return "not_a_row"  # the commas were not within the name after all
+def _rejection(draft: NvidiaDraft, row: Mapping[str, str], *, extra_commas: bool) -> str | None:
+    """Why a line with the right number of cells is not a row, or None if it is one."""
+    if extra_commas and draft.rejected:
+        return "not_a_row"  # the extra commas were not part of the name
     if any(field in row for field in _IDENTITY_FIELDS):
         return None if draft.is_identified else draft.unidentified_reason
-    # Nothing was asked that tells devices apart: then every cell must be a value or a marker, not all blank.
+    # Without an identity column every cell must be a value or a marker, and not all may be blank.
     blank = not draft.values and set(draft.absences.values()) <= {AbsenceReason.NO_SAMPLE}
     return "not_a_row" if blank or draft.rejected else None
 
 
-def _no_rows(text: str, columns: Columns, has_header: bool, refused: tuple[str, str] | None) -> ParseError:
+def _missing_rows(
+    text: str, columns: Columns, has_header: bool, failed_row: tuple[str, str] | None
+) -> ParseError:
     error = cells.missing_reading(text, QUERY_GPU)
     if has_header:
         if error.reason != "unrecognized":
             return error
-        return ParseError("truncated", f"{QUERY_GPU} printed a header line and no row that can be read")
+        return ParseError("truncated", f"{QUERY_GPU} printed a header and no readable row")
     mismatch = columns.mismatch(text)
     if mismatch is not None and error.reason != "unrecognized":
-        # The rows are there: that their columns are not known is what has to be mended first.
-        return replace(mismatch, text=f"{mismatch.text}; the tool also says: {error.text}")
-    if refused is not None and error.reason == "unrecognized":
-        line, refusal = refused
-        return ParseError(_ROW_ERRORS[refusal], f"no row says which GPU it is about: {line[:_LINE_LIMIT]}")
+        # There are rows, but their columns are unknown. That has to be fixed first.
+        return replace(mismatch, text=f"{mismatch.text}; the tool also printed: {error.text}")
+    if failed_row is not None and error.reason == "unrecognized":
+        line, reason = failed_row
+        return ParseError(_ROW_ERRORS[reason], f"no row identifies a GPU: {line[:_LINE_LIMIT]}")
     return mismatch or error
 
 
-# --- parse compute apps ------------------------------------------------------------
-# `nvidia-smi --query-compute-apps=… --format=csv[,noheader][,nounits]`: one row per process and GPU.
-
+# --query-compute-apps: one row per process and GPU
 
 COMPUTE_APPS = "nvidia-smi --query-compute-apps"
 COMPUTE_APPS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 
-_PARSE_COMPUTE_APPS_ALIASES: Mapping[str, str] = {"used_gpu_memory": "used_memory", "name": "process_name"}
-_PARSE_COMPUTE_APPS_KNOWN = frozenset((*COMPUTE_APPS_FIELDS, "gpu_bus_id", "gpu_serial"))
-_NOTHING_RUNS = "no running processes found"
+_APP_ALIASES: Mapping[str, str] = {"used_gpu_memory": "used_memory", "name": "process_name"}
+_KNOWN_APP_FIELDS = frozenset((*COMPUTE_APPS_FIELDS, "gpu_bus_id", "gpu_serial"))
+_NO_PROCESSES = "no running processes found"
 
 
 def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed:
     """Compute processes, each with the id of its device. `fields` are the columns of an output without a
-    header line; where there is a header, it says them itself."""
-    columns = query_columns(fields or COMPUTE_APPS_FIELDS, _PARSE_COMPUTE_APPS_ALIASES)
+    header line."""
+    columns = query_columns(fields or COMPUTE_APPS_FIELDS, _APP_ALIASES)
     processes: list[Process] = []
     rejected = Rejections()
     error: ParseError | None = None
-    understood = False
+    recognised = False
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
             continue
-        found = parse_header(line, _PARSE_COMPUTE_APPS_KNOWN, _PARSE_COMPUTE_APPS_ALIASES, columns)
-        if found is not None and not _is_of_running_processes(found):
+        header = parse_header(line, _KNOWN_APP_FIELDS, _APP_ALIASES, columns)
+        if header is not None and not _lists_running_processes(header):
             return Parsed(
-                error=ParseError("unrecognized", f"not the header of {COMPUTE_APPS}: {line.strip()[:200]}")
+                error=ParseError(
+                    "unrecognized", f"not the header of {COMPUTE_APPS}: {line.strip()[:_LINE_LIMIT]}"
+                )
             )
-        if found is not None or line.strip().casefold().startswith(_NOTHING_RUNS):
-            columns = found or columns
-            if not understood:
-                rejected.clear()  # a banner before the output is not a part of it
-            understood = True
+        if header is not None or line.strip().casefold().startswith(_NO_PROCESSES):
+            columns = header or columns
+            if not recognised:
+                rejected.clear()  # a banner before the header is not part of the output
+            recognised = True
             continue
         message = cells.parse_message(line)
         if message is not None:
@@ -384,20 +385,20 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed
             continue
         row = columns.row(line, free_text="process_name")
         if row is not None and line.count(",") > columns.commas and _memory_unreadable(row):
-            row = None  # the commas were not within the name after all
+            row = None  # the extra commas were not part of the name
         process = None if row is None else _process(row, rejected)
         if process is None:
-            rejected.add(line, _refusal_parse_compute_apps(row))
+            rejected.add(line, _app_rejection(row))
         else:
-            understood = True
+            recognised = True
             processes.append(process)
-    if not understood:
-        return Parsed(error=_no_rows_parse_compute_apps(text, columns, error), rejected=rejected.listed())
+    if not recognised:
+        return Parsed(error=_missing_apps(text, columns, error), rejected=rejected.listed())
     return Parsed(processes=tuple(processes), rejected=rejected.listed())
 
 
-def _is_of_running_processes(columns: Columns) -> bool:
-    """The list of finished ones (accounted apps) has a pid too, and the most memory it ever used."""
+def _lists_running_processes(columns: Columns) -> bool:
+    """False for the list of finished processes (accounted apps), which also has a pid column."""
     return "pid" in columns.names and "max_memory_usage" not in columns.names
 
 
@@ -413,9 +414,9 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
     pci = pci_address(row.get("gpu_bus_id", ""))
     device, partition = None, None
     if uuid is not None and uuid.startswith("MIG-"):
-        partition = _named(uuid=uuid)
+        partition = _id_or_none(uuid=uuid)
     else:
-        device = _named(uuid=uuid, serial=serial, pci=pci)
+        device = _id_or_none(uuid=uuid, serial=serial, pci=pci)
     return Process(
         pid=pid,
         device=device,
@@ -426,10 +427,9 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
     )
 
 
-def _named(uuid: str | None, serial: str | None = None, pci: str | None = None) -> str | None:
-    """The id that these facts make; None where they identify nothing."""
-    made = gpu_id(uuid=uuid, serial=serial, pci=pci)
-    return None if made == gpu_id() else made
+def _id_or_none(uuid: str | None, serial: str | None = None, pci: str | None = None) -> str | None:
+    result = gpu_id(uuid=uuid, serial=serial, pci=pci)
+    return None if result == gpu_id() else result
 
 
 def _memory_unreadable(row: Mapping[str, str]) -> bool:
@@ -437,16 +437,17 @@ def _memory_unreadable(row: Mapping[str, str]) -> bool:
     return cells.memory(cell) is None and cells.absence(cell) is None
 
 
-def _refusal_parse_compute_apps(row: Mapping[str, str] | None) -> str:
-    """Why a line is not a process: some drivers print a marker where the pid should be."""
+def _app_rejection(row: Mapping[str, str] | None) -> str:
+    """Why a line is not a process. Some drivers print a marker instead of the pid."""
     reason = cells.absence(row.get("pid", "")) if row else None
     return reason.value if reason is not None else "not_a_row"
 
 
-def _no_rows_parse_compute_apps(text: str, columns: Columns, told: ParseError | None) -> ParseError:
-    """`told` is the tool's first message. Rows of other columns than were named come before it: without their
-    names nothing of them can be read."""
+def _missing_apps(text: str, columns: Columns, message: ParseError | None) -> ParseError:
+    """`message` is the first error message of the tool. A mismatch of columns takes precedence over it."""
     mismatch = columns.mismatch(text)
     if mismatch is None:
-        return told or cells.missing_reading(text, COMPUTE_APPS)
-    return replace(mismatch, text=f"{mismatch.text}; the tool also says: {told.text}") if told else mismatch
+        return message or cells.missing_reading(text, COMPUTE_APPS)
+    if message is None:
+        return mismatch
+    return replace(mismatch, text=f"{mismatch.text}; the tool also printed: {message.text}")

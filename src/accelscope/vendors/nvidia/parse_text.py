@@ -1,4 +1,4 @@
-"""`nvidia-smi -L`: devices and, below each, its MIG devices with their uuids."""
+"""Outputs of nvidia-smi for people: `-L`, `--version`, `pmon` and the table without options."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +19,8 @@ from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import NvidiaDraft
 
+# -L: the GPUs and, below each, its MIG devices with their uuids
+
 LIST = "nvidia-smi -L"
 
 _LINE_LIMIT = 1000
@@ -30,7 +32,7 @@ _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  #
 
 def parse_list(text: str) -> Parsed:
     drafts: list[NvidiaDraft] = []
-    said = cells.MessageSet()
+    messages = cells.MessageSet()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
         if not line.strip():
@@ -38,30 +40,30 @@ def parse_list(text: str) -> Parsed:
         gpu, mig = (
             pattern.fullmatch(line.rstrip()) if len(line) <= _LINE_LIMIT else None for pattern in (_GPU, _MIG)
         )
-        message = cells.parse_message(gpu[2] if gpu else line)  # a GPU's line may say why it has no name
+        message = cells.parse_message(gpu[2] if gpu else line)  # a GPU may have a message instead of a name
         if message is not None:
-            said.add(replace(message, index=int(gpu[1])) if gpu else message)
+            messages.add(replace(message, index=int(gpu[1])) if gpu else message)
         elif gpu is not None:
             drafts.append(_device(gpu[1], gpu[2]))
         elif mig is not None and drafts:
             drafts[-1].partitions.append(_partition(mig[1], mig[2], mig[3], parent=drafts[-1].id))
         else:
             rejected.add(line, "not_a_row")
-    devices = cells.with_messages((draft.device() for draft in drafts), said)
+    devices = cells.with_messages((draft.device() for draft in drafts), messages)
     if not drafts:
         return Parsed(devices=devices, error=cells.missing_reading(text, LIST))
     for draft in drafts:
         rejected.extend(draft.rejected)
-    for message in said:
+    for message in messages:
         rejected.add(message.text, message.reason)
     return Parsed(devices=devices, rejected=rejected.listed())
 
 
 def join_partitions(measured: Parsed, listed: Parsed) -> Parsed:
-    """What was measured, with the uuids and profiles that only `-L` tells.
+    """Add the uuids and profiles of MIG devices, which only `-L` prints, to another output.
 
-    Devices are matched by uuid; within one, `Device n` of the list is `<index>` of the XML. A measured
-    device without partitions (query CSV never has them) takes those of the list.
+    Devices are matched by uuid, and their MIG devices by `Device n` of the list and `<index>` of the XML. A
+    device without partitions, as in the CSV output, gets those of the list.
     """
     partitions: Mapping[str | None, tuple[Partition, ...]] = {
         device.uuid: device.partitions
@@ -88,13 +90,13 @@ def _joined(
         return listed
     joined = []
     for partition in measured:
-        told = by_index.get(partition.index)
-        if told is None:
+        entry = by_index.get(partition.index)
+        if entry is None:
             joined.append(partition)
             continue
-        name = partition.id if told.uuid is None or is_masked(told.uuid) else told.id
-        renamed[partition.id] = name
-        joined.append(replace(partition, id=name, uuid=told.uuid, profile=told.profile))
+        new_id = partition.id if entry.uuid is None or is_masked(entry.uuid) else entry.id
+        renamed[partition.id] = new_id
+        joined.append(replace(partition, id=new_id, uuid=entry.uuid, profile=entry.profile))
     return tuple(joined)
 
 
@@ -120,16 +122,14 @@ def _partition(profile: str, index: str, uuid: str, *, parent: str) -> Partition
     )
 
 
-# --- parse version ------------------------------------------------------------
-# `nvidia-smi --version`: the versions of the tool, of NVML, of the driver and of CUDA.
-
+# --version: the versions of the tool, NVML, the driver and CUDA
 
 VERSION = "nvidia-smi --version"
 
-_LINE = re.compile(r"\s*([A-Za-z][A-Za-z \-]{1,40}?)\s+version\s*:\s*(\S.{0,200}?)\s*", re.IGNORECASE)
+_VERSION_LINE = re.compile(r"\s*([A-Za-z][A-Za-z \-]{1,40}?)\s+version\s*:\s*(\S.{0,200}?)\s*", re.IGNORECASE)
 _VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,4}", re.ASCII)
-# Of two lines for one version the later driver's goes first: 610 prints `DRIVER version : Deprecated, see …`.
-_NAMES = {
+# The first name is preferred: driver 610 prints `KMD version` and `DRIVER version : Deprecated, see …`.
+_VERSION_NAMES = {
     "nvidia-smi": "nvidia_smi",
     "nvml": "nvml",
     "kmd": "driver",
@@ -144,9 +144,9 @@ def parse_version(text: str) -> Parsed:
     rejected = Rejections()
     others = 0
     for line in text.lstrip("\ufeff").split("\n"):
-        match = _LINE.fullmatch(line[:300])
+        match = _VERSION_LINE.fullmatch(line[:300])
         name = match[1].casefold() if match else None
-        if match is None or name not in _NAMES:
+        if match is None or name not in _VERSION_NAMES:
             if line.strip():
                 others += 1
                 rejected.add(line, "not_a_version")
@@ -154,21 +154,18 @@ def parse_version(text: str) -> Parsed:
             found[name] = match[2]
         elif cells.absence(match[2]) is None:
             rejected.add(line, "unreadable")
-    if not found or others > len(found):  # a longer output that names some versions, as `-q` does
+    if not found or others > len(found):  # another output that contains versions, such as `-q`
         return Parsed(error=cells.missing_reading(text, VERSION))
-    versions = {place: found[name] for name, place in reversed(_NAMES.items()) if name in found}
+    versions = {place: found[name] for name, place in reversed(_VERSION_NAMES.items()) if name in found}
     return Parsed(versions=tuple(sorted(versions.items())), rejected=rejected.listed())
 
 
-# --- parse pmon ------------------------------------------------------------
-# `nvidia-smi pmon [-s u|m|um] -c N [-o DT]`: processes on devices, in columns named by a header.
+# pmon [-s u|m|um] -c N [-o DT]: processes on devices, in columns named by a header
 #
-# With `-c N` the tool prints N samples with nothing between them. The last complete one is taken: it is the
-# newest, and in the first one utilisation is often not measured yet. A sample ends where a row contradicts
-# it: the same process on the same device again, or a device that is both idle and in use. It is complete if
-# it shows every device that the sample before it shows (an idle device has a row too) and its last row is
-# whole.
-
+# With `-c N` the tool prints N samples without a separator. The last complete sample is used: it is the
+# newest, and the first often has no utilisation yet. A sample ends at a row that contradicts it: the same
+# process on the same device again, or a device that is both idle and in use. A sample is complete if it
+# contains every device of the previous one (an idle device has a row, too) and its last row is not truncated.
 
 PMON = "nvidia-smi pmon"
 
@@ -176,7 +173,7 @@ PMON = "nvidia-smi pmon"
 @dataclass(frozen=True, slots=True)
 class _Row:
     device: int
-    process: Process | None  # None: nothing runs on the device
+    process: Process | None  # None: the device is idle
 
 
 class _Sample:
@@ -204,7 +201,7 @@ def parse_pmon(text: str) -> Parsed:
     previous, current = _Sample(), _Sample()
     rejected = Rejections()
     lines = text.lstrip("\ufeff").split("\n")
-    cut = False  # the output ends within a row
+    truncated = False  # the output ends within a row
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -219,9 +216,9 @@ def parse_pmon(text: str) -> Parsed:
             continue  # a banner before the table
         named = _cells(line, columns)
         if named is None or (number == len(lines) and len(named) < len(columns)):
-            # A process may have no name, but a line that the output ends with was cut, perhaps in a number.
-            cut = number == len(lines)
-            rejected.add(line, "truncated" if cut else "not_a_row")
+            # A process may have no name, but a last line without line feed is truncated, perhaps in a number.
+            truncated = number == len(lines)
+            rejected.add(line, "truncated" if truncated else "not_a_row")
             continue
         row = _row(named, rejected)
         if row is None:
@@ -232,19 +229,19 @@ def parse_pmon(text: str) -> Parsed:
         current.add(row)
     if columns is None:
         return Parsed(error=cells.missing_reading(text, PMON))
-    complete = not cut and current.devices >= previous.devices
+    complete = not truncated and current.devices >= previous.devices
     chosen = current if complete or not previous.devices else previous
     return Parsed(processes=tuple(chosen.processes.values()), rejected=rejected.listed())
 
 
 def _header(line: str) -> list[str] | None:
-    """Names of the columns; None for the second header line, which has their units."""
+    """Names of the columns; None for the second header line, which contains units."""
     names = line.replace("#", " ").casefold().split()
     return names if "gpu" in names and "pid" in names else None
 
 
 def _cells(line: str, columns: Sequence[str]) -> Mapping[str, str] | None:
-    """Cells by column: the last one, the command, holds all that is left, with its blanks."""
+    """Cells by column. The last one, the command, may contain blanks."""
     found = line.split(None, len(columns) - 1)
     return None if len(found) < len(columns) - 1 else dict(zip(columns, found, strict=False))
 
@@ -284,7 +281,7 @@ def _row(named: Mapping[str, str], rejected: Rejections) -> _Row | None:
 
 
 def without_command_lines(text: str) -> str:
-    """Columns divided by blanks; the command is the last and may hold blanks itself."""
+    """The output of pmon with program names instead of command lines."""
     lines = []
     columns = 0
     for line in text.splitlines(keepends=True):
@@ -304,54 +301,52 @@ def without_command_lines(text: str) -> str:
     return "".join(lines)
 
 
-# --- parse table ------------------------------------------------------------
-# `nvidia-smi` without options: the table for people, with its tables of MIG devices and processes.
+# Without options: the tables of GPUs, MIG devices and processes
 #
-# A GPU has two lines of three cells before driver 450 and three lines since. Lines are known by what their
-# cells hold, since widths, spacing and headings change between drivers. The tool cuts long names: a model
-# ends in `...`, a program begins with it.
-
+# A GPU has two lines of three cells before driver 450 and three lines since. Lines are recognised by the
+# content of their cells, because widths, spacing and headings change between drivers. The tool shortens long
+# names: a model ends in `...`, a program begins with it.
 
 TABLE = "nvidia-smi"
 _BANNER = re.compile(r"\bNVIDIA-SMI\s+[0-9]")
-# npu-smi's table has bars and addresses, too.
+# The table of npu-smi has bars and addresses, too.
 _OTHER_TOOL = re.compile(r"\|\s*(?:npu-smi\s|(?:NPU|Chip)\s)", re.IGNORECASE)
 _DRIVER = re.compile(r"\b(?:Driver|KMD) Version:\s*([0-9][0-9.]{0,31})")
-# The last word is the persistence mode, or on Windows the driver model.
-_PARSE_TABLE_GPU = re.compile(r"([0-9]{1,4})\s+(\S.*?)(?:\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!))?")
+# The last word is the persistence mode or, on Windows, the driver model.
+_TABLE_GPU = re.compile(r"([0-9]{1,4})\s+(\S.*?)(?:\s+(On|Off|N/A|WDDM|TCC|MCDM|ERR!))?")
 _BUS = re.compile(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])(?:\s+\S+)?")
 # Fan, temperature, performance state, power and its limit.
-_OF = r"(N/A|[^\s/][^/]*?)\s*/\s*(N/A|[^\s/][^/]*)"
-_STATE = re.compile(rf"(\S+)\s+(\S+)\s+(\S+)\s+{_OF}")
-_PAIR = re.compile(_OF)
-_PARSE_TABLE_MIG = re.compile(r"([0-9]{1,4})\s+([0-9]{1,4})\s+([0-9]{1,4})\s+([0-9]{1,4})")
+_VALUE_OF_LIMIT = r"(N/A|[^\s/][^/]*?)\s*/\s*(N/A|[^\s/][^/]*)"
+_STATE = re.compile(rf"(\S+)\s+(\S+)\s+(\S+)\s+{_VALUE_OF_LIMIT}")
+_PAIR = re.compile(_VALUE_OF_LIMIT)
+_TABLE_MIG = re.compile(r"([0-9]{1,4})\s+([0-9]{1,4})\s+([0-9]{1,4})\s+([0-9]{1,4})")
 _INSTANCE = r"(?:(N/A|[0-9]{1,4})\s+(N/A|[0-9]{1,4})\s+)?"  # GPU and compute instance, since driver 450
 _PROCESS = re.compile(rf"([0-9]{{1,4}})\s+{_INSTANCE}([0-9]{{1,10}})\s+([CGM+]{{1,5}})\s+(\S.*?)\s+(\S+)")
 _RULER = re.compile(r"[|+\s=-]*")
-_CUT = "..."
+_ELLIPSIS = "..."
 
 
 @dataclass(slots=True)
 class _Table:
-    """One table. A tool that loops prints one after another, of which the last counts."""
+    """One table. With --loop the tool prints several, and the last is used."""
 
     driver_version: str | None = None
     drafts: list[NvidiaDraft] = field(default_factory=list)
-    lines_of_gpu: int = 0  # that were read of the last GPU
-    section: str = "gpus"  # `other`: a table of another tool
+    lines_of_gpu: int = 0  # lines of the last GPU so far
+    section: str = "gpus"  # or `mig`, `processes`, `other` for a table of another tool
     in_rows: bool = False  # below the headings
     processes: list[tuple[int, Process]] = field(default_factory=list)  # with the GPU's index
 
 
 def parse_table(text: str) -> Parsed:
     table = _Table()
-    said = cells.MessageSet()
+    messages = cells.MessageSet()
     rejected = Rejections()
     for line in text.lstrip("\ufeff").split("\n"):
         bare = line.strip()[:_LINE_LIMIT]
         message = cells.parse_message(bare) if bare[:1] != "|" else None
         if message is not None:
-            said.add(message)
+            messages.add(message)
         elif _BANNER.search(bare):
             driver = _DRIVER.search(bare)
             table = _Table(driver[1] if driver else None)
@@ -360,16 +355,16 @@ def parse_table(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
         elif bare.startswith("|") and not _take(table, bare, rejected):
             rejected.add(line, "not_a_row")
-    devices = cells.with_messages(_devices(table, rejected), said)
+    devices = cells.with_messages(_devices(table, rejected), messages)
     if not table.drafts:
         return Parsed(devices=devices, error=cells.missing_reading(text, TABLE), rejected=rejected.listed())
-    for message in said:
+    for message in messages:
         rejected.add(message.text, message.reason)
-    return Parsed(devices, tuple(_placed(table.processes, devices)), rejected=rejected.listed())
+    return Parsed(devices, tuple(_with_devices(table.processes, devices)), rejected=rejected.listed())
 
 
 def _take(table: _Table, line: str, rejected: Rejections) -> bool:
-    """Whether the line is a part of the table; headings and rulers are."""
+    """Add a line to the table. False if the line is not part of one."""
     if _RULER.fullmatch(line):
         table.in_rows |= "=" in line
         table.lines_of_gpu = 0 if "-" in line else table.lines_of_gpu
@@ -392,7 +387,7 @@ def _take(table: _Table, line: str, rejected: Rejections) -> bool:
 
 
 def _take_gpu(table: _Table, row: list[str]) -> bool:
-    gpu, bus = _PARSE_TABLE_GPU.fullmatch(row[0]), _BUS.fullmatch(row[1])
+    gpu, bus = _TABLE_GPU.fullmatch(row[0]), _BUS.fullmatch(row[1])
     if gpu and bus:
         draft = NvidiaDraft()
         draft.take("index", gpu[1], cells.count, "GPU")
@@ -418,7 +413,7 @@ def _take_gpu(table: _Table, row: list[str]) -> bool:
 
 
 def _take_ecc(draft: NvidiaDraft, cell: str) -> None:
-    """The count of volatile uncorrected errors; `Off` where ECC is, and in MIG mode `On` without a count."""
+    """The cell is the count of volatile uncorrected errors, `Off`, or in MIG mode `On`."""
     if cell in ("On", "Off"):
         draft.take("ecc_enabled", cell, cells.flag, "ECC")
     else:
@@ -439,23 +434,23 @@ def _take_state(draft: NvidiaDraft, row: list[str]) -> bool:
     used, total = _pair(row[1])
     draft.take("memory_used_bytes", used, cells.memory, "Memory-Usage")
     draft.take("memory_total_bytes", total, cells.memory, "Memory-Usage")
-    # Beside it is the compute mode: `9%      Default`, `N/A   E. Process`.
+    # The compute mode follows: `9%      Default`, `N/A   E. Process`.
     draft.take("utilization_ratio", row[2].split(None, 1)[0] if row[2] else "", cells.ratio, "GPU-Util")
     return True
 
 
 def _pair(cell: str) -> tuple[str, str]:
-    """Used and total; a marker stands for both."""
+    """Used and total; one marker counts for both."""
     pair = _PAIR.fullmatch(cell) if cells.absence(cell) is None else None
     return (pair[1], pair[2]) if pair else (cell, cell)
 
 
 def _take_mig(table: _Table, row: list[str]) -> bool:
-    """GPU, GPU instance, compute instance and number of a MIG device; its BAR1 is on a line without them.
-    What the devices of one GPU instance share stands at the first of them."""
+    """Add a MIG device. Its second line, with BAR1 memory, has no numbers and is ignored. The memory of a GPU
+    instance is reported for the first of its MIG devices."""
     if not row[0]:
         return True
-    numbers = _PARSE_TABLE_MIG.fullmatch(row[0])
+    numbers = _TABLE_MIG.fullmatch(row[0])
     if numbers is None:
         return False
     gpu, instance, compute, index = map(int, numbers.groups())
@@ -508,11 +503,11 @@ def _take_process(table: _Table, row: str, rejected: Rejections) -> bool:
 
 
 def _program(title: str) -> str | None:
-    """Of a title that was cut at its beginning only a path is still known to be the program: all that is left
-    of another may be arguments."""
-    if not title.startswith(_CUT):
+    """The program of a title that may be shortened at its beginning. In that case only a path is certain to
+    be the program: anything else may be arguments."""
+    if not title.startswith(_ELLIPSIS):
         return program_name(title)
-    rest = title.removeprefix(_CUT)
+    rest = title.removeprefix(_ELLIPSIS)
     is_windows = rest.casefold().endswith(".exe")
     if not re.search(r"[/\\]", rest) or (" " in rest and not is_windows):
         return None
@@ -525,8 +520,8 @@ def _devices(table: _Table, rejected: Rejections) -> Iterator[Device]:
         yield draft.device()
 
 
-def _placed(processes: list[tuple[int, Process]], devices: tuple[Device, ...]) -> Iterator[Process]:
-    """With the ids of their device and MIG instance."""
+def _with_devices(processes: list[tuple[int, Process]], devices: tuple[Device, ...]) -> Iterator[Process]:
+    """Add the ids of device and MIG instance."""
     by_index = {device.index: device for device in devices if device.index is not None}
     for index, process in processes:
         device = by_index.get(index)

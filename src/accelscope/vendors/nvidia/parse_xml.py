@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x`: everything the tool knows of each GPU, its MIG devices and its processes."""
+"""`nvidia-smi -q -x`: all values of each GPU, its MIG devices and its processes."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,8 @@ from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, limit_by_margin
 
-# The elements of `nvidia-smi -q -x`, safely: what was whole before an output ends or breaks is kept.
-#
-# Only the log element is given to the parser. That leaves out the document type, with its network DTD and
-# any entities it might define; references to entities are taken as the characters they are written with,
-# which also mends process names that the tool prints unescaped.
+# The parser gets only the log element, without the document type with its network DTD and possible entities.
+# Ampersands that do not begin a standard entity are escaped first: the tool prints process names unescaped.
 
 _OPEN, _CLOSE = "<nvidia_smi_log", "</nvidia_smi_log>"
 _MAX_DEPTH = 32  # the deepest real path has seven
@@ -26,16 +23,16 @@ _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]"
 
 
 class BrokenXml(Exception):
-    """The document is not well-formed, is cut, or is too deep or too large to be what it says it is."""
+    """The document is not well-formed, truncated, too deep or too large."""
 
     def __init__(self, reason: str, text: str, root: Element | None) -> None:
         super().__init__(text)
         self.reason = reason
-        self.root = root  # what was whole before that place
+        self.root = root  # the elements before the error
 
 
 def find_log(text: str) -> str | None:
-    """The last whole log element (a tool that loops prints several), else the beginning of the last."""
+    """The last complete log element, else the beginning of the last. With --loop the tool prints several."""
     end = text.rfind(_CLOSE)
     start = text.rfind(_OPEN, 0, end) if end >= 0 else text.rfind(_OPEN)
     if start < 0:
@@ -44,19 +41,23 @@ def find_log(text: str) -> str | None:
 
 
 def parse_tree(log: str) -> Element:
-    """The log element with all below it. Raises XmlBroken."""
-    mended = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
+    """The log element. Raises BrokenXml."""
+    cleaned = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
     target = _BoundedTree()
     parser = ElementTree.XMLParser(target=target)  # noqa: S314 - no document type reaches it: no entities
     try:
-        parser.feed(mended.encode())
+        parser.feed(cleaned.encode())
         parser.close()
     except ElementTree.ParseError as error:
-        cut = not log.rstrip().endswith(_CLOSE)
-        reason = "truncated" if cut else "bad_xml"
-        raise BrokenXml(reason, f"the XML breaks off: {error}", target.root) from None
+        truncated = not log.rstrip().endswith(_CLOSE)
+        reason = "truncated" if truncated else "bad_xml"
+        raise BrokenXml(
+            reason, f"{'truncated' if truncated else 'invalid'} XML: {error}", target.root
+        ) from None
     except _TooLarge:
-        raise BrokenXml("too_large", "the XML is deeper or larger than nvidia-smi's ever is", None) from None
+        raise BrokenXml(
+            "too_large", "the XML is deeper or larger than any output of nvidia-smi", None
+        ) from None
     if target.root is None:
         raise BrokenXml("bad_xml", "the XML has no element", None)
     return target.root
@@ -67,8 +68,8 @@ class _TooLarge(Exception):
 
 
 class _BoundedTree:
-    """Builds the tree within bounds. An element gets its text when it is closed, so that of one that is cut
-    off no half number is seen."""
+    """Builds a tree of limited depth and size. An element gets its text when it is closed, so a truncated
+    element never contains half a number."""
 
     def __init__(self) -> None:
         self.root: Element | None = None
@@ -93,7 +94,7 @@ class _BoundedTree:
         self._builder.data(text)
 
     def close(self) -> None:
-        """The parser wants one; the tree is in `root`."""
+        """Required by the parser; the tree is in `root`."""
 
 
 TOOL = "nvidia-smi -q -x"
@@ -116,8 +117,9 @@ _THROTTLES = {
 }
 _LINK = "pci/pci_gpu_link_info"
 
-# Path below <gpu>, place in the model, how to read it. The layout follows the age of the driver, not the
-# number of the DTD, so the first path that has a value is taken. module_power_readings is the whole board's.
+# Path below <gpu>, place in the model, and function that reads the text. The layout depends on the driver and
+# not on the version of the DTD, so the first path with a value is used. module_power_readings is not read: it
+# is that of the whole board.
 _PATHS: tuple[tuple[str, str, cells.CellReader], ...] = (
     ("uuid", "uuid", cells.uuid),
     ("serial", "serial", cells.identifier),
@@ -213,7 +215,7 @@ def parse(text: str) -> Parsed:
     if log is None:
         lost = cells.with_messages((), cells.MessageSet(cells.parse_messages(text)))
         return Parsed(devices=lost, error=cells.missing_reading(text, TOOL))
-    said = cells.MessageSet(cells.parse_messages(text.replace(log, "")))  # around the log, not within it
+    messages = cells.MessageSet(cells.parse_messages(text.replace(log, "")))  # outside the log
     broken: ParseError | None = None
     try:
         root = parse_tree(log)
@@ -226,10 +228,10 @@ def parse(text: str) -> Parsed:
     devices: list[Device] = []
     processes: list[Process] = []
     gpus = root.findall("gpu")
-    # The log has no index, but one that shows all GPUs shows them in the order of their indices.
-    whole = broken is None and cells.count(root.findtext("attached_gpus") or "") == len(gpus)
+    # The log has no indices, but a complete log contains the GPUs in the order of their indices.
+    complete = broken is None and cells.count(root.findtext("attached_gpus") or "") == len(gpus)
     for position, gpu in enumerate(gpus):
-        draft = _draft(gpu, root, row=position + 1, index=position if whole else None)
+        draft = _draft(gpu, root, row=position + 1, index=position if complete else None)
         rejected.extend(draft.rejected)
         device = draft.device()
         devices.append(device)
@@ -237,11 +239,10 @@ def parse(text: str) -> Parsed:
     if devices:
         if broken is not None:
             rejected.add(broken.text, broken.reason)
-        for message in said:
+        for message in messages:
             rejected.add(message.text, message.reason)
-        shown = cells.with_messages(devices, said)
-        return Parsed(shown, tuple(processes), rejected=rejected.listed())
-    return Parsed(error=broken or ParseError("no_devices", "the log shows no GPU"))
+        return Parsed(cells.with_messages(devices, messages), tuple(processes), rejected=rejected.listed())
+    return Parsed(error=broken or ParseError("no_devices", "the log contains no GPU"))
 
 
 def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> NvidiaDraft:
@@ -266,7 +267,7 @@ def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> Nvidi
 
 
 def _take_temperature_margins(gpu: Element, draft: NvidiaDraft) -> None:
-    """Ada and later cards have margins in place of limits in degrees."""
+    """Cards since Ada have margins instead of limits in degrees."""
     now = draft.values.get("temperature_celsius")
     margin = cells.celsius(gpu.findtext("temperature/gpu_temp_tlimit") or "")
     for place, tag in (
@@ -280,7 +281,7 @@ def _take_temperature_margins(gpu: Element, draft: NvidiaDraft) -> None:
 
 
 def _take_partitions(gpu: Element, draft: NvidiaDraft) -> None:
-    """MIG devices. Those of one GPU instance share its memory, which stands at the first of them."""
+    """Add the MIG devices. Those of one GPU instance share its memory, which is reported for the first."""
     instances = set()
     for mig in gpu.findall("mig_devices/mig_device"):
         partition = _partition(mig, draft.id)
@@ -295,7 +296,7 @@ def _take_partitions(gpu: Element, draft: NvidiaDraft) -> None:
 
 
 def _partition(mig: Element, parent: str) -> Partition:
-    """The log tells a MIG device's instances, not its uuid: `-L` does, by the same index."""
+    """The log has no uuid of a MIG device. `-L` has it, under the same index."""
     index, instance, compute = (
         cells.count(mig.findtext(tag) or "") for tag in ("index", "gpu_instance_id", "compute_instance_id")
     )
@@ -317,19 +318,19 @@ def _partition(mig: Element, parent: str) -> Partition:
 def _processes(gpu: Element, device: Device, rejected: Rejections) -> Iterator[Process]:
     partitions = {(p.gpu_instance_id, p.compute_instance_id): p.id for p in device.partitions}
     for info in gpu.findall("processes/process_info"):
-        told = {element.tag: element.text or "" for element in info}
-        pid = cells.count(told.get("pid", ""))
+        values = {element.tag: element.text or "" for element in info}
+        pid = cells.count(values.get("pid", ""))
         if not pid:
-            rejected.add(f"pid: {told.get('pid', '')}", "not_a_row")
+            rejected.add(f"pid: {values.get('pid', '')}", "not_a_row")
             continue
-        kind = process_type(told.get("type", ""))
-        memory = cells.memory(told.get("used_memory", ""))
+        kind = process_type(values.get("type", ""))
+        memory = cells.memory(values.get("used_memory", ""))
         if kind is None:
-            rejected.add(f"type: {told['type']}", "unreadable")
-        if memory is None and cells.absence(told.get("used_memory", "")) is None:
-            rejected.add(f"used_memory: {told['used_memory']}", "unreadable")
-        gpu_instance = cells.count(told.get("gpu_instance_id", ""))
-        compute_instance = cells.count(told.get("compute_instance_id", ""))
+            rejected.add(f"type: {values['type']}", "unreadable")
+        if memory is None and cells.absence(values.get("used_memory", "")) is None:
+            rejected.add(f"used_memory: {values['used_memory']}", "unreadable")
+        gpu_instance = cells.count(values.get("gpu_instance_id", ""))
+        compute_instance = cells.count(values.get("compute_instance_id", ""))
         yield Process(
             pid=pid,
             device=device.id,
@@ -337,7 +338,7 @@ def _processes(gpu: Element, device: Device, rejected: Rejections) -> Iterator[P
             partition=None if gpu_instance is None else partitions.get((gpu_instance, compute_instance)),
             gpu_instance_id=gpu_instance,
             compute_instance_id=compute_instance,
-            name=program_name(told.get("process_name", "")),
+            name=program_name(values.get("process_name", "")),
             type=kind and kind[0],
             mps=kind and kind[1],
             memory_bytes=memory,

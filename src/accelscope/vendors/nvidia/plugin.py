@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs: NVIDIA's container runtime, or a CDI specification, does the rest by their uuids."""
+"""The device-plugin part for NVIDIA GPUs. It passes uuids to NVIDIA's container runtime or to CDI."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class NvidiaPart:
         return True
 
     def units(self, device: Device, resource: str, cores_per_unit: int) -> tuple[Unit, ...]:  # noqa: ARG002
-        """A GPU that MIG has cut is handed out whole."""
+        """A GPU in MIG mode is allocated as a whole."""
         return () if device.uuid is None else (Unit(device.uuid),)
 
     def cdi_name(self, device: Device) -> str | None:
@@ -30,5 +30,5 @@ class NvidiaPart:
         return ContainerEdits(environment={"NVIDIA_VISIBLE_DEVICES": comma_separated(uuids)})
 
 
-def open_part(roots: Roots) -> NvidiaPart:  # noqa: ARG001 - its runtime knows where things are
+def open_part(roots: Roots) -> NvidiaPart:  # noqa: ARG001 - NVIDIA's runtime finds the files itself
     return NvidiaPart()

@@ -1,4 +1,4 @@
-"""The NVIDIA reader: NVML where its library is, else the nvidia-smi tool; looked for anew at each survey."""
+"""The NVIDIA reader: NVML if its library is installed, else nvidia-smi. Each survey checks that again."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from accelscope.vendors.nvidia.nvml import PCI_CODES, NvmlSource
 if TYPE_CHECKING:
     from accelscope.vendors.nvidia.smi import SmiSource
 
-_LIBRARY_IS_NO_USE = frozenset({"driver_absent", "library_unusable", "binding_missing"})
+_NVML_UNAVAILABLE = frozenset({"driver_absent", "library_unusable", "binding_missing"})
 
 
 class NvidiaReader:
@@ -31,9 +31,9 @@ class NvidiaReader:
             survey = self._nvml.survey()
         except ReaderError as error:
             tool = find_program(self._options.value(NVIDIA_SMI))
-            if error.reason not in _LIBRARY_IS_NO_USE or tool is None:
+            if error.reason not in _NVML_UNAVAILABLE or tool is None:
                 if isinstance(error, DriverAbsent):
-                    raise DriverAbsent(f"{error}, and neither is nvidia-smi") from None
+                    raise DriverAbsent(f"{error}; nvidia-smi not found") from None
                 raise
             return self._survey_with_tool()
         self._source = self._nvml
@@ -46,7 +46,8 @@ class NvidiaReader:
         self._nvml.close()
 
     def _survey_with_tool(self) -> Survey:
-        from accelscope.vendors.nvidia.smi import SmiSource  # noqa: PLC0415 - parsers: 2 MiB a node with NVML saves
+        # Imported here because the parsers cost 2 MiB that nodes with NVML do not need.
+        from accelscope.vendors.nvidia.smi import SmiSource  # noqa: PLC0415
 
         if self._smi is None:
             self._smi = SmiSource(self._options)
@@ -55,7 +56,7 @@ class NvidiaReader:
             return self._smi.survey()
         except ReaderError as error:
             if error.reason == "driver_not_loaded" and pci_devices(self._options.paths.sys, *PCI_CODES) == ():
-                raise DriverAbsent("nvidia-smi is here, but neither a driver nor a GPU") from None
+                raise DriverAbsent("nvidia-smi found, but no driver and no GPU") from None
             raise
 
 

@@ -1,4 +1,4 @@
-"""What `accelscope parse` can read of NVIDIA's tools."""
+"""The outputs of NVIDIA's tools that `accelscope parse` reads."""
 
 from accelscope.parsing import Source
 from accelscope.vendors.nvidia import parse_csv, parse_text, parse_xml
@@ -24,7 +24,7 @@ SOURCES = (
     ),
     Source(
         "nvidia-smi-xml",
-        "nvidia-smi -q -x: all that the tool knows of GPUs, MIG devices and processes",
+        "nvidia-smi -q -x: all values of GPUs, MIG devices and processes",
         lambda text, _fields: parse_xml.parse(text),
     ),
     Source(
