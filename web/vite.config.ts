@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-// `npm run dev` asks a fleet for its data: FLEET=http://localhost:8080 npm run dev
+// `npm run dev` needs a running fleet: FLEET=http://localhost:8080 npm run dev
 const fleet = process.env.FLEET ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
@@ -9,10 +9,10 @@ export default defineConfig({
     outDir: "../src/accelscope/fleet/page/static",
     emptyOutDir: true,
     target: "es2022",
-    assetsInlineLimit: 0, // the page's policy allows no inline anything
+    assetsInlineLimit: 0, // the content security policy allows no inline resources
     modulePreload: { polyfill: false },
     sourcemap: false,
-    license: { fileName: "licenses.txt" }, // what is bundled wants its own beside every copy
+    license: { fileName: "licenses.txt" }, // licences of the bundled packages
   },
   server: { proxy: { "/api": fleet, "/docs": fleet, "/openapi.json": fleet } },
   test: { include: ["src/**/*.test.ts", "src/**/*.test.tsx"], environment: "node", css: { include: /tokens\.css/ } },

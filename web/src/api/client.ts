@@ -1,4 +1,4 @@
-// Questions to the fleet's API. What is refused is a Problem (RFC 9457); nothing is ever answered in its place.
+// HTTP client of the fleet's API. Failed requests throw a Problem (RFC 9457).
 import { batch, signal } from "@preact/signals";
 import { readStorage, writeStorage } from "../app/storage";
 import { recordFleetTime } from "../live/fleet-clock";
@@ -7,26 +7,26 @@ export type Parameters = Record<string, string | number | boolean | readonly str
 
 export class Problem extends Error {
   constructor(
-    readonly status: number, // 0: no answer at all
+    readonly status: number, // 0: no response
     readonly title: string,
     readonly detail: string,
     readonly retryAfterSeconds: number | null = null,
-    readonly parameter: string | null = null, // that was refused
+    readonly parameter: string | null = null, // the rejected parameter
   ) {
     super(detail || title);
   }
 }
 
-// Whatever went wrong, as a Problem.
+// Converts any error to a Problem.
 export function toProblem(error: unknown, title = "Unreadable response"): Problem {
   return error instanceof Problem ? error : new Problem(0, title, String(error));
 }
 
 const STORAGE_KEY = "accelscope.token";
 
-// A fleet beyond loopback asks for a token. It is kept for this tab only, and sent nowhere but to the fleet.
+// A fleet that listens beyond loopback requires a token. It is stored for this tab only and sent only to the fleet.
 export const token = signal(readStorage("sessionStorage", STORAGE_KEY));
-export const tokenRequired = signal(false); // the last answer was a 401
+export const tokenRequired = signal(false); // the last response was a 401
 
 export function setToken(given: string | null): void {
   writeStorage("sessionStorage", STORAGE_KEY, given);
@@ -47,7 +47,7 @@ export function query(parameters: Parameters): string {
   return text ? `?${text}` : "";
 }
 
-// A part of a path, as the API's routes have them: ids hold colons and slashes are told apart.
+// Encodes the parts of an API path: ids may contain colons and slashes.
 export function path(...parts: string[]): string {
   return parts.map(encodeURIComponent).join("/");
 }
@@ -57,7 +57,7 @@ export function headers(): HeadersInit {
 }
 
 const TIMEOUT_MS = 20_000;
-const POST_TIMEOUT_MS = 60_000; // a POST has the fleet read a cluster before it answers
+const POST_TIMEOUT_MS = 60_000; // a POST reads a cluster before it returns
 
 export async function get<T>(url: string, parameters: Parameters = {}, abort?: AbortSignal): Promise<T> {
   return ask<T>("GET", url + query(parameters), TIMEOUT_MS, abort);
@@ -70,14 +70,14 @@ export async function post<T>(url: string): Promise<T> {
 async function ask<T>(method: string, url: string, patience: number, abort?: AbortSignal): Promise<T> {
   const late = AbortSignal.timeout(patience);
   const asked = Date.now();
-  const shown = token.value;
+  const sent = token.value;
   try {
     const answer = await fetch(url, {
       method,
       headers: headers(),
       signal: abort ? AbortSignal.any([abort, late]) : late,
     });
-    if (!answer.ok) throw await problemFrom(answer, shown);
+    if (!answer.ok) throw await problemFrom(answer, sent);
     const content = await answer.json();
     recordFleetTime(content?.at, asked);
     return content as T;
@@ -97,9 +97,9 @@ async function ask<T>(method: string, url: string, patience: number, abort?: Abo
   }
 }
 
-// shown: the token that was refused. Another one may have been given since.
-export async function problemFrom(answer: Response, shown: string | null): Promise<Problem> {
-  if (answer.status === 401 && shown === token.value) tokenRequired.value = true;
+// sent: the token of the request. The user may have entered another one since.
+export async function problemFrom(answer: Response, sent: string | null): Promise<Problem> {
+  if (answer.status === 401 && sent === token.value) tokenRequired.value = true;
   const after = Number(answer.headers.get("Retry-After"));
   let title = answer.statusText || `HTTP ${answer.status}`;
   let detail = "";
@@ -110,7 +110,7 @@ export async function problemFrom(answer: Response, shown: string | null): Promi
     detail = document.detail ?? "";
     parameter = document.parameter ?? null;
   } catch {
-    // no problem document: a proxy in between answered
+    // no problem document: the response is from a proxy
   }
   return new Problem(
     answer.status,

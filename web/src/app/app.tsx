@@ -1,7 +1,7 @@
-// The page: one stream, one keyboard, one shell, and in it the view of the present place.
+// The page: stream, keyboard, shell and the current view.
 import { useEffect, useState } from "preact/hooks";
-import { token, tokenWanted } from "../api/client";
-import { follow, heardAt } from "../live/stream";
+import { token, tokenRequired } from "../api/client";
+import { lastMessageAt, runStream } from "../live/stream";
 import { Help } from "./help";
 import { helpOpen, startKeyboard } from "./keyboard";
 import { followLink } from "./location";
@@ -13,10 +13,10 @@ import { ViewHost } from "./view-host";
 startTheme();
 
 export function App() {
-  const [declined, setDeclined] = useState<string | null | undefined>(undefined); // the token in use when the dialog was closed
+  const [declined, setDeclined] = useState<string | null | undefined>(undefined); // token at the time the dialog was closed
   useEffect(() => {
     const abort = new AbortController();
-    void follow(abort.signal);
+    void runStream(abort.signal);
     const stopKeys = startKeyboard();
     document.addEventListener("click", followLink);
     return () => {
@@ -25,9 +25,9 @@ export function App() {
       document.removeEventListener("click", followLink);
     };
   }, []);
-  const asked = tokenWanted.value;
+  const asked = tokenRequired.value;
   const asking = asked && declined !== token.value;
-  const nothingToShow = asked && heardAt.value === null;
+  const nothingToShow = asked && lastMessageAt.value === null;
   const ask = () => setDeclined(undefined);
   return (
     <>
@@ -35,7 +35,7 @@ export function App() {
         {nothingToShow ? (
           <NeedsToken ask={ask} />
         ) : (
-          // With another token everything is asked for anew.
+          // A new token fetches everything again.
           <ViewHost key={token.value ?? ""} onShown={focusMain} />
         )}
       </Shell>
@@ -45,7 +45,7 @@ export function App() {
   );
 }
 
-// Who moves by keyboard or listens is put where the new view begins; who just opened the page is left alone.
+// Moves the focus to the new view for keyboard and screen reader users, but not on the first load.
 function focusMain(first: boolean): void {
   if (!first) document.getElementById(MAIN)?.focus({ preventScroll: true });
 }

@@ -1,4 +1,4 @@
-// A view that breaks must not take the page with it.
+// Shows an error in place of a view that fails, and keeps the rest of the page.
 import { Component, type ComponentChildren } from "preact";
 import { HealthIcon } from "../parts/health";
 

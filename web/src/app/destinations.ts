@@ -1,4 +1,4 @@
-// Where one can go from anywhere: the navigation, `g` and a letter, and the search box know the same places.
+// Destinations of the navigation, of the shortcut `g` and a letter, and of the search box.
 import type { View } from "./routes";
 
 export interface Destination {
@@ -37,7 +37,7 @@ export const GROUPS: readonly Group[] = [
 
 export const DESTINATIONS: readonly Destination[] = GROUPS.flatMap((group) => group.places);
 
-// The page of one node belongs to nodes, and so on.
+// List view that a detail view belongs to.
 const WITHIN: Partial<Record<View, View>> = {
   cluster: "clusters",
   node: "nodes",

@@ -1,4 +1,4 @@
-// A modal dialog: the browser's own, which keeps the focus inside and gives it back.
+// A modal dialog; the browser traps and restores the focus.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 import "./dialog.css";
@@ -17,12 +17,12 @@ export function Dialog({ title, close, children }: Props) {
     const dialog = element.current;
     dialog?.showModal();
     return () => {
-      gone.current = true; // the event of this closing comes later and is no wish of the reader's
+      gone.current = true; // ignore the close event of the unmount
       dialog?.close();
     };
   }, []);
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, the click is on the ground beside it
+    // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes it, the click is on the backdrop
     <dialog
       ref={element}
       class="dialog"

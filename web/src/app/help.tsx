@@ -1,7 +1,7 @@
-import { token, useToken } from "../api/client";
+import { setToken, token } from "../api/client";
 import { DESTINATIONS } from "./destinations";
 import { Dialog } from "./dialog";
-import { helpOpen, keysOn, turnKeys } from "./keyboard";
+import { helpOpen, keysEnabled, setKeysEnabled } from "./keyboard";
 import { type Choice, choice, choose } from "./theme";
 
 const KEYS: readonly [keys: readonly string[], does: string][] = [
@@ -35,8 +35,8 @@ export function Help() {
         <label>
           <input
             type="checkbox"
-            checked={keysOn.value}
-            onChange={(event) => turnKeys(event.currentTarget.checked)}
+            checked={keysEnabled.value}
+            onChange={(event) => setKeysEnabled(event.currentTarget.checked)}
           />
           Enable keyboard shortcuts
         </label>
@@ -63,7 +63,7 @@ export function Help() {
             type="button"
             onClick={() => {
               helpOpen.value = false;
-              useToken(null);
+              setToken(null);
             }}
           >
             Forget token

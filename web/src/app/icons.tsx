@@ -1,4 +1,4 @@
-// Icons of the header; each is beside or inside something that is named.
+// Icons of the header. They are decorative: each has a label beside it.
 
 const ICONS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9ZM10.4 10.4 14 14",

@@ -1,23 +1,23 @@
-// Listens for the keys of keys.ts and does what they say.
+// Handles the keyboard shortcuts of keys.ts.
 import { signal } from "@preact/signals";
 import { paused, resume } from "../live/stream";
-import { keep, kept } from "./kept";
 import { actionOf, isTyping } from "./keys";
 import { go } from "./location";
 import { linkTo } from "./routes";
-import { flip } from "./theme";
+import { readStorage, writeStorage } from "./storage";
+import { toggleTheme } from "./theme";
 
-const KEPT_AS = "accelscope.keys";
-const LETTER_WITHIN_MS = 1500;
+const STORAGE_KEY = "accelscope.keys";
+const SEQUENCE_MS = 1500;
 
 export const helpOpen = signal(false);
-// Single keys get in the way of some who speak to their computer, or whose hands slip: they can be turned off.
-export const keysOn = signal(kept("localStorage", KEPT_AS) !== "off");
+// Single-key shortcuts can interfere with speech input and other assistive technology, so they can be disabled.
+export const keysEnabled = signal(readStorage("localStorage", STORAGE_KEY) !== "off");
 export const SEARCH_FIELD = "search-field";
 
-export function turnKeys(on: boolean): void {
-  keysOn.value = on;
-  keep("localStorage", KEPT_AS, on ? null : "off");
+export function setKeysEnabled(on: boolean): void {
+  keysEnabled.value = on;
+  writeStorage("localStorage", STORAGE_KEY, on ? null : "off");
 }
 
 export function togglePause(): void {
@@ -28,7 +28,7 @@ export function togglePause(): void {
 export function startKeyboard(): () => void {
   let gAt = Number.NEGATIVE_INFINITY;
   const pressed = (event: KeyboardEvent) => {
-    if (event.defaultPrevented || event.repeat || !keysOn.value) return;
+    if (event.defaultPrevented || event.repeat || !keysEnabled.value) return;
     const action = actionOf(
       {
         key: event.key,
@@ -36,7 +36,7 @@ export function startKeyboard(): () => void {
         typing: isTyping(event.target),
         open: document.querySelector("dialog[open]") !== null,
       },
-      event.timeStamp - gAt < LETTER_WITHIN_MS,
+      event.timeStamp - gAt < SEQUENCE_MS,
     );
     gAt = Number.NEGATIVE_INFINITY;
     if (action === null) return;
@@ -45,7 +45,7 @@ export function startKeyboard(): () => void {
     else if (action.does === "go") go(linkTo(action.view));
     else if (action.does === "search") document.getElementById(SEARCH_FIELD)?.focus();
     else if (action.does === "help") helpOpen.value = true;
-    else if (action.does === "theme") flip();
+    else if (action.does === "theme") toggleTheme();
     else togglePause();
   };
   document.addEventListener("keydown", pressed);

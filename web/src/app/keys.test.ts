@@ -11,7 +11,7 @@ const press = (key: string, more: Partial<Pressed> = {}): Pressed => ({
 });
 
 describe("keys", () => {
-  it("go to every destination after g", () => {
+  it("open every destination after g", () => {
     for (const { key, view } of DESTINATIONS) {
       expect(actionOf(press("g"), false)).toEqual({ does: "wait" });
       expect(actionOf(press(key), true)).toEqual({ does: "go", view });
@@ -20,7 +20,7 @@ describe("keys", () => {
   it("have one letter for each destination", () => {
     expect(new Set(DESTINATIONS.map(({ key }) => key)).size).toBe(DESTINATIONS.length);
   });
-  it("mean themselves again after a letter that leads nowhere", () => {
+  it("keep their own action after g if no destination has the letter", () => {
     expect(actionOf(press("p"), true)).toEqual({ does: "go", view: "pods" });
     expect(actionOf(press("p"), false)).toEqual({ does: "pause" });
     expect(actionOf(press("/"), true)).toEqual({ does: "search" });
@@ -34,7 +34,7 @@ describe("keys", () => {
   ])("%s does %s", (key, does) => {
     expect(actionOf(press(key), false)).toEqual({ does });
   });
-  it.each([[{ modified: true }], [{ typing: true }], [{ open: true }]])("are left alone with %o", (more) => {
+  it.each([[{ modified: true }], [{ typing: true }], [{ open: true }]])("are ignored with %o", (more) => {
     for (const key of ["g", "/", "?", "t", "p"]) expect(actionOf(press(key, more), false)).toBeNull();
     expect(actionOf(press("n", more), true)).toBeNull();
   });
@@ -51,12 +51,12 @@ describe("keys", () => {
 });
 
 describe("destinations", () => {
-  it("hold the views of one thing in the list of all of them", () => {
+  it("map detail views to their list", () => {
     expect(destinationOf("device")).toBe("devices");
     expect(destinationOf("cluster")).toBe("clusters");
     expect(destinationOf("map")).toBe("map");
   });
-  it("are in groups, each once", () => {
+  it("appear once in the groups", () => {
     expect(GROUPS.flatMap(({ places }) => places)).toHaveLength(
       new Set(DESTINATIONS.map(({ view }) => view)).size,
     );

@@ -1,4 +1,4 @@
-// Keys that work anywhere on the page. What a key means depends on the one before it: `g` waits for a letter.
+// Global keyboard shortcuts. `g` waits for a letter.
 import { DESTINATIONS } from "./destinations";
 import type { View } from "./routes";
 
@@ -13,9 +13,9 @@ export type Action =
 
 export interface Pressed {
   key: string;
-  modified: boolean; // with Ctrl, Alt or Meta: the browser's
-  typing: boolean; // in a field, where letters are letters
-  open: boolean; // a dialog is open: its keys are its own
+  modified: boolean; // with Ctrl, Alt or Meta: left to the browser
+  typing: boolean; // the focus is in a text field
+  open: boolean; // a dialog is open
 }
 
 export function actionOf({ key, modified, typing, open }: Pressed, afterG: boolean): Action {

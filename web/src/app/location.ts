@@ -1,4 +1,4 @@
-// Where the reader is: the path chooses the view, the query holds its filters, so that every view can be sent on.
+// The page's location: the path selects the view, the query holds its filters, so that every view can be shared as a link.
 import { computed, signal } from "@preact/signals";
 
 const here = signal(read());
@@ -26,7 +26,7 @@ export function go(to: string, { replace = false } = {}): void {
   if (moved) window.scrollTo(0, 0);
 }
 
-// A new value for one parameter, others kept; none: it goes.
+// The current address with new values of one parameter; without values it is removed.
 export function withParameter(name: string, values: readonly string[]): string {
   const parameters = new URLSearchParams(here.value.search);
   parameters.delete(name);
@@ -35,7 +35,7 @@ export function withParameter(name: string, values: readonly string[]): string {
   return here.value.pathname + (text ? `?${text}` : "");
 }
 
-// Plain links stay plain links: middle click, copying and screen readers work. A click without modifier keys is ours.
+// Handles plain clicks on links within the page. Clicks with modifier keys and external links are left to the browser.
 export function followLink(event: MouseEvent): void {
   const anchor = (event.target as Element | null)?.closest?.("a");
   if (!anchor || event.defaultPrevented || event.button !== 0) return;

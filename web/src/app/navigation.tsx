@@ -34,7 +34,7 @@ export function Navigation({ open }: { open: boolean }) {
   );
 }
 
-// How many there are, where the stream says so anyway.
+// Number of items, as far as the stream's summary has it.
 function Count({ view }: { view: View }) {
   const sums = summary.value;
   if (!sums) return null;

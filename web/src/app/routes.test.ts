@@ -11,11 +11,14 @@ test.each([
   expect(placeOf(path)).toEqual({ view, parts });
 });
 
-test.each(["/no", "/nodes/berlin", "/nodes/berlin/", "/devices/b/n/%E0%A4%A"])("%s is nothing", (path) => {
-  expect(placeOf(path)).toBeNull();
-});
+test.each(["/no", "/nodes/berlin", "/nodes/berlin/", "/devices/b/n/%E0%A4%A"])(
+  "%s matches no view",
+  (path) => {
+    expect(placeOf(path)).toBeNull();
+  },
+);
 
-test("a link leads back to its place", () => {
+test("a link is parsed back to its parts", () => {
   const parts = { cluster: "b", node: "n", device: "nvidia:GPU 1/2?#%" };
   expect(placeOf(linkTo("device", parts))).toEqual({ view: "device", parts });
 });

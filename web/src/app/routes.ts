@@ -1,4 +1,4 @@
-// Every view has a place of its own. Ids may hold anything, so that parts of a path are encoded.
+// Paths of the views. Parts of a path are URL-encoded.
 
 export interface Place {
   view: string;
@@ -27,13 +27,13 @@ export type View = keyof typeof ROUTES;
 export function placeOf(pathname: string): (Place & { view: View }) | null {
   const given = pathname.replace(/\/+$/, "").split("/");
   for (const [view, pattern] of Object.entries(ROUTES)) {
-    const parts = matched(pattern.replace(/\/+$/, "").split("/"), given);
+    const parts = matchPattern(pattern.replace(/\/+$/, "").split("/"), given);
     if (parts) return { view: view as View, parts };
   }
   return null;
 }
 
-function matched(pattern: string[], given: string[]): Record<string, string> | null {
+function matchPattern(pattern: string[], given: string[]): Record<string, string> | null {
   if (pattern.length !== given.length) return null;
   const parts: Record<string, string> = {};
   for (const [place, piece] of pattern.entries()) {

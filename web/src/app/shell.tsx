@@ -1,7 +1,7 @@
-// What stays around every view: header, navigation, the state of the stream.
+// The frame of every view: header, navigation and connection state.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { behindSince, isBehind, someUnanswered } from "../live/behind";
+import { hasFailedRequests, isDelayed, pendingSince } from "../live/pending";
 import { connection, paused, summary } from "../live/stream";
 import { Badge } from "../parts/badge";
 import { now } from "../parts/now";
@@ -11,14 +11,14 @@ import { helpOpen, togglePause } from "./keyboard";
 import { pathname } from "./location";
 import { Navigation } from "./navigation";
 import { StreamBanner } from "./stream-banner";
-import { flip, theme } from "./theme";
-import { count, howMany } from "./units";
+import { theme, toggleTheme } from "./theme";
+import { count, plural } from "./units";
 import "./shell.css";
 
 export const MAIN = "main";
 
 interface Props {
-  needsToken: (() => void) | null; // opens the dialog that asks for one
+  needsToken: (() => void) | null; // opens the token dialog
   children: ComponentChildren;
 }
 
@@ -71,7 +71,7 @@ export function Shell({ needsToken, children }: Props) {
             class="plain shell-icon"
             aria-label={theme.value === "dark" ? "Light theme" : "Dark theme"}
             title={`${theme.value === "dark" ? "Light theme" : "Dark theme"} (t)`}
-            onClick={flip}
+            onClick={toggleTheme}
           >
             <Icon name={theme.value === "dark" ? "light" : "dark"} />
           </button>
@@ -114,7 +114,7 @@ type State = keyof typeof SAID;
 function liveState(): State {
   if (paused.value) return "paused";
   if (connection.value !== "live") return connection.value;
-  return someUnanswered.value || isBehind(behindSince.value, now.value) ? "behind" : "live";
+  return hasFailedRequests.value || isDelayed(pendingSince.value, now.value) ? "behind" : "live";
 }
 
 function Live() {
@@ -131,7 +131,7 @@ function SimulatedFleet() {
   if (!sums || sums.devices_simulated === 0) return null;
   const all = sums.devices_simulated === sums.devices;
   return (
-    <Badge title={`${count(sums.devices_simulated)} of ${howMany(sums.devices, "device")} are simulated`}>
+    <Badge title={`${count(sums.devices_simulated)} of ${plural(sums.devices, "device")} are simulated`}>
       {all ? "simulated" : "partly simulated"}
     </Badge>
   );

@@ -1,22 +1,22 @@
-// Says when what is on the page is no longer what is: the stream was lost, questions hang, or the reader paused it.
+// Shown when the page is not up to date: connection lost, slow responses, or paused.
 import type { ComponentChildren } from "preact";
-import { tokenWanted } from "../api/client";
+import { tokenRequired } from "../api/client";
 import { clock, duration } from "../app/units";
-import { behindSince, isBehind } from "../live/behind";
-import { byFleet } from "../live/fleet-clock";
-import { connection, heardAt, paused, resume } from "../live/stream";
+import { toFleetTime } from "../live/fleet-clock";
+import { isDelayed, pendingSince } from "../live/pending";
+import { connection, lastMessageAt, paused, resume } from "../live/stream";
 import { HealthIcon } from "../parts/health";
 import { now } from "../parts/now";
-import { silence } from "./silence";
+import { isConnectionLost } from "./connection-lost";
 
 export function StreamBanner() {
-  if (tokenWanted.value) return null;
-  if (silence(connection.value, heardAt.value, now.value) === "quiet")
+  if (tokenRequired.value) return null;
+  if (isConnectionLost(connection.value, lastMessageAt.value, now.value))
     return (
-      <Warning said="Connection lost; data may be stale.">
-        {heardAt.value === null
+      <Warning announcement="Connection lost; data may be stale.">
+        {lastMessageAt.value === null
           ? "Cannot connect to the fleet; retrying."
-          : `Connection lost ${since(heardAt.value)} ago; data is from ${clock(byFleet(heardAt.value) / 1000)}.`}
+          : `Connection lost ${since(lastMessageAt.value)} ago; data is from ${clock(toFleetTime(lastMessageAt.value) / 1000)}.`}
       </Warning>
     );
   if (paused.value)
@@ -28,10 +28,10 @@ export function StreamBanner() {
         </button>
       </div>
     );
-  if (isBehind(behindSince.value, now.value))
+  if (isDelayed(pendingSince.value, now.value))
     return (
-      <Warning said="The fleet responds slowly; some data is stale.">
-        The fleet responds slowly: changes from {since(behindSince.value)} ago are not shown yet.
+      <Warning announcement="The fleet responds slowly; some data is stale.">
+        The fleet responds slowly: changes from {since(pendingSince.value)} ago are not shown yet.
       </Warning>
     );
   return null;
@@ -41,13 +41,13 @@ function since(moment: number): string {
   return duration((now.value - moment) / 1000);
 }
 
-// said: once, not with every second that passes.
-function Warning({ said, children }: { said: string; children: ComponentChildren }) {
+// announcement: read out once, not with every second that passes.
+function Warning({ announcement, children }: { announcement: string; children: ComponentChildren }) {
   return (
     <div class="stream-banner stream-banner-lost">
       <HealthIcon tone="warning" />
       <span class="unseen" role="status">
-        {said}
+        {announcement}
       </span>
       <span aria-hidden="true">{children}</span>
     </div>

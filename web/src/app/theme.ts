@@ -1,29 +1,29 @@
-// Light or dark: as the system has it, unless the reader chose. The choice is kept on this machine.
+// Light or dark theme: the system's, unless the user chose one. The choice is stored in the browser.
 import { computed, effect, signal } from "@preact/signals";
-import { keep, kept } from "./kept";
+import { readStorage, writeStorage } from "./storage";
 
 export type Theme = "light" | "dark";
 export type Choice = Theme | "system";
 
-const KEPT_AS = "accelscope.theme";
+const STORAGE_KEY = "accelscope.theme";
 
 export const choice = signal<Choice>("system");
 const system = signal<Theme>("light");
 export const theme = computed<Theme>(() => (choice.value === "system" ? system.value : choice.value));
 
-// Always changes what is seen; where that is what the system has, the system is followed again.
-export function flipped(shown: Theme, systemHas: Theme): Choice {
+// The other theme; "system" if that is the system's theme.
+export function oppositeTheme(shown: Theme, systemHas: Theme): Choice {
   const other = shown === "light" ? "dark" : "light";
   return other === systemHas ? "system" : other;
 }
 
 export function choose(chosen: Choice): void {
   choice.value = chosen;
-  keep("localStorage", KEPT_AS, chosen === "system" ? null : chosen);
+  writeStorage("localStorage", STORAGE_KEY, chosen === "system" ? null : chosen);
 }
 
-export function flip(): void {
-  choose(flipped(theme.value, system.value));
+export function toggleTheme(): void {
+  choose(oppositeTheme(theme.value, system.value));
 }
 
 export function startTheme(): void {
@@ -33,7 +33,7 @@ export function startTheme(): void {
   };
   follow();
   dark.addEventListener("change", follow);
-  const chosen = kept("localStorage", KEPT_AS);
+  const chosen = readStorage("localStorage", STORAGE_KEY);
   if (chosen === "light" || chosen === "dark") choice.value = chosen;
   effect(() => {
     document.documentElement.dataset.theme = theme.value;

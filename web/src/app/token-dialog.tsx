@@ -1,6 +1,6 @@
-// A fleet that asks for a token: nothing can be shown without one.
+// Asks for the token of a fleet that requires one.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { token, useToken } from "../api/client";
+import { setToken, token } from "../api/client";
 import { Empty } from "../parts/states";
 import { View } from "../parts/view";
 import { Dialog } from "./dialog";
@@ -13,7 +13,7 @@ export function TokenDialog({ close }: { close: () => void }) {
   const submit = (event: Event) => {
     event.preventDefault();
     const given = text.trim();
-    if (given) useToken(given);
+    if (given) setToken(given);
   };
   return (
     <Dialog title="Token required" close={close}>
@@ -49,7 +49,7 @@ export function TokenDialog({ close }: { close: () => void }) {
   );
 }
 
-// In the place of views that have nothing to show.
+// Shown in place of a view while there is no token.
 export function NeedsToken({ ask }: { ask: () => void }) {
   return (
     <View title="Token required">

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, celsius, duration, energy, fraction, howMany, percent, took, watts } from "./units";
+import { bytes, celsius, duration, energy, fraction, percent, plural, shortDuration, watts } from "./units";
 
 test.each([
   [percent(null), "–"],
@@ -22,25 +22,25 @@ test.each([
   [energy(3600), "1.0 Wh"],
   [energy(999.6 * 3600), "1.0 kWh"],
   [energy(7.2e9), "2.00 MWh"],
-  [howMany(0, "pod"), "0 pods"],
+  [plural(0, "pod"), "0 pods"],
   [fraction(0), "0"],
   [fraction(2 / 3), "0.7"],
   [fraction(1200), "1\u202f200.0"],
   [fraction(null), "–"],
-  [howMany(1, "process", "processes"), "1 process"],
-  [howMany(1200, "process", "processes"), "1\u202f200 processes"],
+  [plural(1, "process", "processes"), "1 process"],
+  [plural(1200, "process", "processes"), "1\u202f200 processes"],
   [celsius(null), "–"],
   [celsius(66.4), "66 °C"],
   [duration(59.4), "59 s"],
   [duration(3599), "59 min"],
   [duration(3660), "1 h 1 min"],
   [duration(90_000), "1 d 1 h"],
-  [took(null), "–"],
-  [took(0), "0 ms"],
-  [took(0.0002), "1 ms"],
-  [took(0.0124), "12 ms"],
-  [took(1.44), "1.4 s"],
-  [took(125), "2 min"],
+  [shortDuration(null), "–"],
+  [shortDuration(0), "0 ms"],
+  [shortDuration(0.0002), "1 ms"],
+  [shortDuration(0.0124), "12 ms"],
+  [shortDuration(1.44), "1.4 s"],
+  [shortDuration(125), "2 min"],
 ])("%s", (shown, expected) => {
   expect(shown).toBe(expected);
 });

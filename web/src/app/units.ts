@@ -1,4 +1,4 @@
-// Numbers for people. What is not known is a dash, never 0.
+// Formats numbers. Unknown values are a dash, never 0.
 
 export const ABSENT = "–";
 
@@ -42,7 +42,7 @@ export function celsius(value: Maybe): string {
   return value === null || value === undefined ? ABSENT : `${Math.round(value)} °C`;
 }
 
-// 1 440, with a narrow space at which no line is broken.
+// 1 440, with a narrow no-break space.
 const DECIMAL = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
 
 export function count(value: Maybe): string {
@@ -51,18 +51,18 @@ export function count(value: Maybe): string {
     : value.toLocaleString("en-GB").replaceAll(",", "\u202f");
 }
 
-// Of things that are shared, as devices are: 0, 0.3, 12.0.
+// For sums of shares: 0, 0.3, 12.0.
 export function fraction(value: Maybe): string {
   if (value === null || value === undefined || value === 0) return count(value);
   return value.toLocaleString("en-GB", DECIMAL).replaceAll(",", "\u202f");
 }
 
 // 1 pod, 12 pods.
-export function howMany(value: number, one: string, several = `${one}s`): string {
+export function plural(value: number, one: string, several = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : several}`;
 }
 
-// 12 s, 4 min, 3 h 20 min, 5 d 2 h: two parts at most.
+// 12 s, 4 min, 3 h 20 min, 5 d 2 h: at most two parts.
 export function duration(seconds: Maybe): string {
   if (seconds === null || seconds === undefined) return ABSENT;
   const whole = Math.max(0, Math.round(seconds));
@@ -75,8 +75,8 @@ export function duration(seconds: Maybe): string {
   return hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
-// Of what is quick: 12 ms, 1.4 s, 2 min.
-export function took(seconds: Maybe): string {
+// 12 ms, 1.4 s, 2 min.
+export function shortDuration(seconds: Maybe): string {
   if (seconds === null || seconds === undefined) return ABSENT;
   if (seconds < 1) return `${seconds > 0 ? Math.max(1, Math.round(seconds * 1000)) : 0} ms`;
   return seconds < 60 ? `${seconds.toFixed(1)} s` : duration(seconds);

@@ -1,4 +1,4 @@
-// Shows the view of the present place. The old one stays until the new one can be shown.
+// Shows the current view. The previous view stays until the new one is loaded.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Loading } from "../parts/states";
 import { Boundary, Broken } from "./boundary";
@@ -10,7 +10,7 @@ import { load, loadAllSoon, ready, type ViewComponent } from "./views";
 interface Shown {
   pathname: string;
   parts: Record<string, string>;
-  component: ViewComponent | null; // null: there is no such place
+  component: ViewComponent | null; // null: not found
   error: Error | null;
 }
 

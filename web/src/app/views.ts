@@ -1,8 +1,8 @@
-// Every view is a file of its own, fetched when it is first wanted, and the others once the page is at rest.
+// Views are loaded on demand; the others are loaded when the page is idle.
 import type { ComponentType } from "preact";
 import type { View } from "./routes";
 
-// Its properties are the parts of its place: `/nodes/:cluster/:node` gives cluster and node.
+// Its properties are the parts of the path: `/nodes/:cluster/:node` gives cluster and node.
 export type ViewComponent = ComponentType<Record<string, string>>;
 
 const VIEWS: Record<View, () => Promise<ComponentType<never>>> = {
@@ -37,6 +37,6 @@ export async function load(view: View): Promise<ViewComponent> {
 export function loadAllSoon(): void {
   const soon = window.requestIdleCallback ?? ((run: () => void) => setTimeout(run, 1000));
   soon(() => {
-    for (const view of Object.keys(VIEWS) as View[]) load(view).catch(() => {}); // whoever goes there is told why
+    for (const view of Object.keys(VIEWS) as View[]) load(view).catch(() => {}); // the view shows the error when it is opened
   });
 }

@@ -1,7 +1,7 @@
-// The numbers behind a chart, newest first.
+// The values of a chart as a table, newest first.
 import { useState } from "preact/hooks";
 import type { Values } from "./points";
-import { moment, type Unit, written } from "./units";
+import { formatValue, moment, type Unit } from "./units";
 
 const ROWS = 60;
 
@@ -22,7 +22,7 @@ export function ChartTable({ title, times, series }: Props) {
         Values<span class="unseen"> of {title}</span>
       </summary>
       {open ? (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard
         <section class="chart-table" tabIndex={0} aria-label={`Values of ${title}`}>
           <table class="plain">
             <thead>
@@ -41,7 +41,7 @@ export function ChartTable({ title, times, series }: Props) {
                   <th scope="row">{moment(times[place] ?? 0, (times.at(-1) ?? 0) - (times[0] ?? 0))}</th>
                   {series.map((one) => (
                     <td key={one.label} class="number">
-                      {written(one.unit, one.values[place] ?? null)}
+                      {formatValue(one.unit, one.values[place] ?? null)}
                     </td>
                   ))}
                 </tr>

@@ -7,6 +7,6 @@ test.each([
   ["device", "1 h", false],
   ["device", "6 h", true],
   ["pod", "24 h", true],
-] as const)("the past of a %s: %s needs a store: %s", (scope, span, expected) => {
+] as const)("history of a %s: %s needs a store: %s", (scope, span, expected) => {
   expect(needsStore(scope, span)).toBe(expected);
 });

@@ -1,4 +1,4 @@
-// The past of the fleet, a cluster, a device …: by the minute, asked for anew as minutes pass.
+// History of the fleet, a cluster, a device …, by the minute.
 import { useMemo } from "preact/hooks";
 import type { Parameters } from "../api/client";
 import type { HistorySeries } from "../api/types";
@@ -18,7 +18,7 @@ const DAY = 86400;
 
 export type Scope = HistorySeries["scope"];
 
-// What a fleet keeps itself; more of the past needs a store.
+// Seconds of history that the fleet itself stores; more needs a Prometheus store.
 const KEPT: Record<Scope, number> = {
   fleet: DAY,
   cluster: DAY,
@@ -33,9 +33,9 @@ export function needsStore(scope: Scope, span: Span): boolean {
   return SPANS[span] > KEPT[scope];
 }
 
-// of: scope, and what belongs to it (key, cluster, node, namespace).
+// of: scope and its parameters (key, cluster, node, namespace).
 export function useHistory(of: Parameters | null, spanSeconds: number): Resource<HistorySeries> {
-  // Asked for from a fixed moment on, so that the question stays the same while one looks.
+  // A fixed start, so that the request stays the same while the view is open.
   const known = clockKnown.value;
   const since = useMemo(
     () => Math.floor(fleetNow() / 1000 / MINUTE) * MINUTE - Math.max(spanSeconds, HOUR),
@@ -44,6 +44,6 @@ export function useHistory(of: Parameters | null, spanSeconds: number): Resource
   return useResource<HistorySeries>(
     of === null || !known ? null : "/api/v1/history",
     { ...of, since },
-    { atMostEverySeconds: MINUTE / 2, keepWhileAsking: true },
+    { minIntervalSeconds: MINUTE / 2, keepPreviousData: true },
   );
 }

@@ -1,8 +1,8 @@
-// What was seen during this visit, a point with every reading: the past comes by the minute only.
+// Readings received since the page was opened. The history of the API has one point per minute only.
 import type { Points, Steps } from "./points";
 
 const CAPACITY = 720; // two hours at a reading every ten seconds
-const LONGEST_SILENCE_SECONDS = 120; // longer: no line is drawn across it
+const LONGEST_SILENCE_SECONDS = 120; // no line is drawn across a longer gap
 
 type Point = { at: number; values: Readonly<Record<string, number | null>> };
 
@@ -11,7 +11,7 @@ export class LiveSeries {
 
   constructor(private readonly capacity = CAPACITY) {}
 
-  // A reading that is no newer than the last one is the same one, asked for again. Says whether it was taken.
+  // Returns false for a reading that is not newer than the last one.
   push(at: number, values: Readonly<Record<string, number | null>>): boolean {
     const last = this.points.at(-1);
     if (last && at <= last.at) return false;
@@ -24,8 +24,8 @@ export class LiveSeries {
     return this.points.length;
   }
 
-  // With the past before it, and in its gaps. A minute of the past near to which something was seen is left out.
-  joined(past: Steps | null, fields: readonly string[]): Points {
+  // Merges with the history. Points of the history near a received reading are left out.
+  merge(past: Steps | null, fields: readonly string[]): Points {
     const near = past?.step_seconds ?? 0;
     const unseen = minutes(past, fields).filter(
       ({ at }) => !this.points.some((point) => Math.abs(point.at - at) < near),

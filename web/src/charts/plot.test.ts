@@ -1,25 +1,32 @@
 import { expect, test, vi } from "vitest";
 
-vi.mock("uplot", () => ({ default: class {} })); // needs a browser; what is tested here does not
+vi.mock("uplot", () => ({ default: class {} })); // needs a browser
 
-const { nameTops, reach } = await import("./plot");
+const { labelTops, axisRange } = await import("./plot");
 
 test.each([
-  { name: "ratios fill 0 to 1", values: [0.2, 0.9], floor: 0, ceiling: 1, limits: [], drawn: [0, 1] },
-  { name: "more than 100 % is not cut", values: [0, 2], floor: 0, ceiling: 1, limits: [], drawn: [0, 2.16] },
+  { name: "ratios use 0 to 1", values: [0.2, 0.9], floor: 0, ceiling: 1, limits: [], drawn: [0, 1] },
   {
-    name: "a limit is always in sight",
+    name: "values above 100 % are visible",
+    values: [0, 2],
+    floor: 0,
+    ceiling: 1,
+    limits: [],
+    drawn: [0, 2.16],
+  },
+  {
+    name: "limits are always visible",
     values: [40, 50],
     floor: 0,
     ceiling: null,
     limits: [100],
     drawn: [0, 116],
   },
-  { name: "nothing known", values: [null, null], floor: 0, ceiling: null, limits: [], drawn: [0, 1] },
+  { name: "no data", values: [null, null], floor: 0, ceiling: null, limits: [], drawn: [0, 1] },
   { name: "all zero", values: [0, 0], floor: 0, ceiling: null, limits: [], drawn: [0, 1] },
-] as const)("the reach of the axis: $name", ({ values, floor, ceiling, limits, drawn }) => {
+] as const)("axis range: $name", ({ values, floor, ceiling, limits, drawn }) => {
   const given = limits.map((value) => ({ label: "", value, tone: "critical" as const }));
-  const [least, most] = reach(values[0], values[1], { floor, ceiling, limits: given });
+  const [least, most] = axisRange(values[0], values[1], { floor, ceiling, limits: given });
   expect(least).toBe(drawn[0]);
   expect(most).toBeCloseTo(drawn[1], 6);
 });
@@ -38,6 +45,6 @@ test.each([
     [20, 80],
     [6, 82],
   ],
-])("names of limits at %j do not lie on one another", (lines, tops) => {
-  expect(nameTops(lines, 14)).toEqual(tops);
+])("labels of limits at %j do not overlap", (lines, tops) => {
+  expect(labelTops(lines, 14)).toEqual(tops);
 });

@@ -1,8 +1,8 @@
-// uPlot as this page wants it: our colours, our numbers, 24 hours, limits drawn, nothing that moves by itself.
+// uPlot options of the page: colours, units, 24-hour times and limit lines.
 import type uPlot from "uplot";
-import { alone, type Values } from "./points";
+import { isolatedPoints, type Values } from "./points";
 import { token, tokens } from "./theme";
-import { increments, timeMark, type Unit, written } from "./units";
+import { formatValue, increments, timeMark, type Unit } from "./units";
 
 export interface Limit {
   label: string; // "slowdown at"
@@ -11,23 +11,23 @@ export interface Limit {
 }
 
 export interface Plotted {
-  series: readonly { label: string; unit: Unit; colour: string }[]; // colour: the name of a token
+  series: readonly { label: string; unit: Unit; colour: string }[]; // colour: name of a CSS token
   height: number;
   width: number;
   syncKey: string | null;
   limits: readonly Limit[];
-  floor: number | null; // the axis starts here; null: wherever the values do
-  ceiling: number | null; // the axis reaches at least so far
+  floor: number | null; // start of the axis; null: the lowest value
+  ceiling: number | null; // minimum end of the axis
   span: [number, number]; // seconds since the epoch
-  pointed: (place: number | null) => void; // the reader points at this place in time
+  pointed: (place: number | null) => void; // called with the hovered index
 }
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif';
-const ROOM = 0.08; // above the highest, of the axis
-const ROOM_FOR_NAME = 0.16; // of a limit
+const ROOM = 0.08; // fraction of the axis above the highest value
+const ROOM_FOR_NAME = 0.16; // the same above a limit with its label
 const NAME_HEIGHT = 14; // CSS pixels
 
-// `now` is asked at each drawing, since limits and the span change while one looks.
+// `now` is called for each drawing, since limits and the span change.
 export function plotOptions(now: () => Plotted): uPlot.Options {
   const { series, width, height, syncKey } = now();
   const unit = series[0]?.unit ?? "count";
@@ -48,7 +48,7 @@ export function plotOptions(now: () => Plotted): uPlot.Options {
     },
     scales: {
       x: { time: true, range: () => now().span },
-      y: { range: (_, least, most) => reach(least, most, now()) },
+      y: { range: (_, least, most) => axisRange(least, most, now()) },
     },
     axes: [
       {
@@ -70,7 +70,7 @@ export function plotOptions(now: () => Plotted): uPlot.Options {
         grid,
         ticks: { show: false },
         incrs: increments(unit),
-        values: (_, marks) => marks.map((mark) => written(unit, mark)),
+        values: (_, marks) => marks.map((mark) => formatValue(unit, mark)),
       },
     ],
     series: [
@@ -84,7 +84,7 @@ export function plotOptions(now: () => Plotted): uPlot.Options {
             show: true,
             size: 5,
             fill: () => token(one.colour),
-            filter: (plot, place) => alone(plot.data[place] as Values),
+            filter: (plot, place) => isolatedPoints(plot.data[place] as Values),
           },
         }),
       ),
@@ -96,7 +96,7 @@ export function plotOptions(now: () => Plotted): uPlot.Options {
   };
 }
 
-export function reach(
+export function axisRange(
   least: number | null,
   most: number | null,
   { floor, ceiling, limits }: Pick<Plotted, "floor" | "ceiling" | "limits">,
@@ -124,7 +124,7 @@ function drawLimits(plot: uPlot, limits: readonly Limit[]): void {
     .filter(({ y }) => y >= bbox.top - 1 && y <= bbox.top + bbox.height)
     .sort((a, b) => a.y - b.y);
   const lines = drawn.map(({ y }) => y);
-  const tops = nameTops(lines, NAME_HEIGHT * ratio);
+  const tops = labelTops(lines, NAME_HEIGHT * ratio);
   for (const { y, tone } of drawn) {
     ctx.strokeStyle = colours[tone];
     ctx.beginPath();
@@ -132,7 +132,7 @@ function drawLimits(plot: uPlot, limits: readonly Limit[]): void {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
   }
-  // Names come last, on a ground of their own: no line goes through them.
+  // Labels are drawn last, on a background, so that no line crosses them.
   for (const [place, limit] of drawn.entries()) {
     const right = bbox.left + bbox.width - 4 * ratio;
     const top = tops[place] ?? 0;
@@ -145,9 +145,8 @@ function drawLimits(plot: uPlot, limits: readonly Limit[]): void {
   ctx.restore();
 }
 
-// Where the names of limits begin, by where their lines are, from the top: the highest has its name above its line,
-// others below theirs, and further down where another name is.
-export function nameTops(lines: readonly number[], height: number): number[] {
+// Top positions of the labels of limits: the first above its line, others below theirs, moved down to avoid overlaps.
+export function labelTops(lines: readonly number[], height: number): number[] {
   const tops: number[] = [];
   for (const [place, line] of lines.entries()) {
     const free = (tops.at(-1) ?? Number.NEGATIVE_INFINITY) + height;

@@ -1,13 +1,13 @@
-// Points of a chart: times that grow, and for each series a value or a gap.
+// Points of a chart: ascending times, and a value or null for each series.
 
 export type Values = readonly (number | null)[];
 
 export interface Points {
-  times: readonly number[]; // seconds since the epoch, each later than the one before
-  fields: Readonly<Record<string, Values>>; // of the length of `times`
+  times: readonly number[]; // seconds since the epoch, ascending
+  fields: Readonly<Record<string, Values>>; // same length as `times`
 }
 
-// As the API gives a past: a start, and a value for every step.
+// History as returned by the API: a start, and a value for each step.
 export interface Steps {
   start: number;
   step_seconds: number;
@@ -34,9 +34,9 @@ export function extremes(values: Values): Extremes {
   return { least, most };
 }
 
-const STILL_NOW_SECONDS = 150; // the past comes by the minute, and a minute is known when it is over
+const STILL_NOW_SECONDS = 150; // a minute of history is available when it is over
 
-// What it is now. What was known long before the end is not it.
+// The current value; null if the last known value is too old.
 export function latest(times: readonly number[], values: Values): number | null {
   const end = times.at(-1) ?? 0;
   for (let place = values.length - 1; place >= 0; place -= 1) {
@@ -47,8 +47,8 @@ export function latest(times: readonly number[], values: Values): number | null 
   return null;
 }
 
-// Places of values between two gaps: no line goes through them, so that they need a dot.
-export function alone(values: Values): number[] {
+// Indexes of values between two gaps, which need a dot because no line goes through them.
+export function isolatedPoints(values: Values): number[] {
   const found: number[] = [];
   for (const [place, value] of values.entries()) {
     if (value === null) continue;
@@ -57,8 +57,8 @@ export function alone(values: Values): number[] {
   return found;
 }
 
-// The stretch of time that is drawn. A past that is younger than the span is not squeezed into its end.
-export function stretch(
+// The drawn time range. A history shorter than the span fills the width.
+export function timeRange(
   times: readonly number[],
   spanSeconds: number | null,
   leastSeconds = 300,
@@ -72,8 +72,8 @@ export function stretch(
 
 const A_FEW_STEPS = 180; // seconds
 
-// When the past begins, where that is later than the span asks for. first: place of the first that is known.
-export function youngerThan(
+// Start of a history that is shorter than the span; else null. first: index of the first known value.
+export function historyStart(
   spanSeconds: number | null,
   times: readonly number[],
   first: number,

@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 
-// Of an element's content, in whole CSS pixels; 0 until it is known.
+// Size of an element's content in whole CSS pixels; 0 until known.
 export function useSize(element: { current: HTMLElement | null }): { width: number; height: number } {
   const [size, setSize] = useState({ width: 0, height: 0 });
   useEffect(() => {

@@ -1,4 +1,4 @@
-// How much of the past is shown. It is in the address, so that it can be sent on.
+// Selects the time range, which is stored in the address.
 import { go, search, withParameter } from "../app/location";
 import { isSpan, needsStore, type Scope, SPANS, type Span } from "./history";
 import "./span-buttons.css";
@@ -11,7 +11,7 @@ export function chosenSpan(): Span {
   return isSpan(asked) ? asked : USUAL;
 }
 
-// kept: whether what is shown is from the fleet's own memory.
+// kept: whether the history is from the fleet's own memory.
 export function SpanButtons({ scope, kept }: { scope: Scope; kept: boolean }) {
   const chosen = chosenSpan();
   return (

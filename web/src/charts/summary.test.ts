@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { said } from "./summary";
-import { increments, moment, timeMark, written } from "./units";
+import { describeChart } from "./summary";
+import { formatValue, increments, moment, timeMark } from "./units";
 
-test("a chart in a sentence", () => {
-  expect(said("Use", [0, 60, 120], [{ label: "Use", unit: "ratio", values: [0.1, null, 0.5] }])).toBe(
-    "Use over 2 min: now 50 %, lowest 10 %, highest 50 %",
-  );
+test("describes a chart in a sentence", () => {
   expect(
-    said(
+    describeChart("Use", [0, 60, 120], [{ label: "Use", unit: "ratio", values: [0.1, null, 0.5] }]),
+  ).toBe("Use over 2 min: now 50 %, lowest 10 %, highest 50 %");
+  expect(
+    describeChart(
       "Power",
       [0, 60],
       [
@@ -19,25 +19,25 @@ test("a chart in a sentence", () => {
   ).toBe("Power over 1 min: card now 200 W, lowest 100 W, highest 200 W; board not known. limit 700 W");
 });
 
-test("numbers in their units", () => {
-  expect(written("ratio", 0.5)).toBe("50 %");
-  expect(written("bytes", 2 ** 30)).toBe("1.0 GiB");
-  expect(written("celsius", null)).toBe("–");
-  expect(written("count", 1.25)).toBe("1.3");
+test("formats numbers with units", () => {
+  expect(formatValue("ratio", 0.5)).toBe("50 %");
+  expect(formatValue("bytes", 2 ** 30)).toBe("1.0 GiB");
+  expect(formatValue("celsius", null)).toBe("–");
+  expect(formatValue("count", 1.25)).toBe("1.3");
 });
 
-test("the grid of bytes goes by powers of two", () => {
+test("grid lines of bytes are powers of two", () => {
   expect(increments("bytes").every((step) => Number.isInteger(Math.log2(step)))).toBe(true);
 });
 
-test("marks of time by their distance", () => {
+test("formats time labels by their distance", () => {
   const noon = new Date(2026, 10, 16, 12, 3, 10).getTime() / 1000;
   expect(timeMark(noon, 10)).toBe("12:03:10");
   expect(timeMark(noon, 300)).toBe("12:03");
   expect(timeMark(noon, 86400)).toBe("16 Nov");
 });
 
-test("moments of a long span have their day", () => {
+test("times of a long span have a date", () => {
   const noon = new Date(2026, 10, 16, 12, 3, 10).getTime() / 1000;
   expect(moment(noon, 3600)).toBe("12:03:10");
   expect(moment(noon, 86400)).toBe("16 Nov 12:03:10");

@@ -1,7 +1,7 @@
-// A chart in a sentence.
+// Describes a chart in a sentence, for screen readers.
 import { duration } from "../app/units";
 import { extremes, latest, type Values } from "./points";
-import { type Unit, written } from "./units";
+import { formatValue, type Unit } from "./units";
 
 interface Line {
   label: string;
@@ -9,7 +9,7 @@ interface Line {
   values: Values;
 }
 
-export function said(
+export function describeChart(
   title: string,
   times: readonly number[],
   series: readonly Line[],
@@ -21,7 +21,7 @@ export function said(
     const last = latest(times, one.values);
     const name = series.length > 1 ? `${one.label} ` : "";
     if (least === null) return `${name}not known`;
-    return `${name}now ${last === null ? "not known" : written(one.unit, last)}, lowest ${written(one.unit, least)}, highest ${written(one.unit, most)}`;
+    return `${name}now ${last === null ? "not known" : formatValue(one.unit, last)}, lowest ${formatValue(one.unit, least)}, highest ${formatValue(one.unit, most)}`;
   });
   const over = seconds > 0 ? ` over ${duration(seconds)}` : "";
   return [`${title}${over}: ${parts.join("; ")}`, ...limits.map((limit) => limit.label)].join(". ");

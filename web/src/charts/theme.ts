@@ -1,7 +1,7 @@
-// Colours of the page for what is drawn on canvases, which know no CSS: read anew when the theme changes.
+// Colours of the page for canvases, which cannot use CSS variables.
 import { signal } from "@preact/signals";
 
-export const themeChanges = signal(0); // counts them: whoever draws, draws again
+export const themeChanges = signal(0); // increases with each change of the theme
 
 if (typeof document !== "undefined") {
   new MutationObserver(() => {
@@ -13,7 +13,7 @@ export function token(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// As #rrggbb, however it is written: builds shorten #ffffff to #fff, or to a name.
+// A token as #rrggbb. The build may shorten #ffffff to #fff or to a name.
 export function colour(name: string): string {
   const context = document.createElement("canvas").getContext("2d");
   if (!context) return token(name);

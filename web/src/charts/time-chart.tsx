@@ -1,39 +1,39 @@
-// Lines over time. What it shows can also be read: a sentence for those who listen, and the numbers in a table.
+// A line chart over time, with a description for screen readers and a table of the values.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { ChartTable } from "./chart-table";
 import { type Limit, type Plotted, plotOptions } from "./plot";
-import { latest, stretch, timesOf, type Values, youngerThan } from "./points";
+import { historyStart, latest, timeRange, timesOf, type Values } from "./points";
 import { useSize } from "./size";
-import { said } from "./summary";
+import { describeChart } from "./summary";
 import { themeChanges } from "./theme";
-import { moment, timeMark, type Unit, written } from "./units";
+import { formatValue, moment, timeMark, type Unit } from "./units";
 import "./time-chart.css";
 
 export type { Limit } from "./plot";
 
 export interface Series {
   label: string; // "Use"
-  values: Values; // null: nothing was read then
-  unit: Unit; // the axis has that of the first series
-  colour?: string | undefined; // name of a token; left out: series-1, series-2 …
+  values: Values; // null: no reading
+  unit: Unit; // the axis uses that of the first series
+  colour?: string | undefined; // name of a token; default: series-1, series-2 …
 }
 
 type When =
   | { start: number; step: number } // seconds since the epoch, seconds
-  | { times: readonly number[] }; // of each value: for readings that come when they come
+  | { times: readonly number[] }; // one for each value, for irregular readings
 
 type Props = When & {
   title: string;
   series: readonly Series[];
   height?: number | undefined;
-  syncKey?: string | undefined; // charts with the same one point at the same moment
+  syncKey?: string | undefined; // charts with the same key share the cursor
   limits?: readonly Limit[] | undefined;
-  floor?: number | null | undefined; // the axis starts at 0 unless said; null: wherever the values do
-  ceiling?: number | null | undefined; // and reaches at least so far: 1 for ratios unless said
-  empty?: string | undefined; // why there is nothing to draw
-  spanSeconds?: number | null | undefined; // at most so much is shown; left out: all
+  floor?: number | null | undefined; // start of the axis, default 0; null: the lowest value
+  ceiling?: number | null | undefined; // minimum end of the axis; default for ratios: 1
+  empty?: string | undefined; // text without data
+  spanSeconds?: number | null | undefined; // maximum time range; default: all
 };
 
 export function TimeChart(props: Props) {
@@ -50,12 +50,12 @@ export function TimeChart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const { width } = useSize(box);
   const plot = useRef<uPlot | null>(null);
-  // A past that begins with nothing known begins where something is.
+  // Skip unknown values at the start.
   const first = useMemo(
     () => times.findIndex((_, place) => series.some((one) => (one.values[place] ?? null) !== null)),
     [times, series],
   );
-  const span = stretch(first > 0 ? times.slice(first) : times, spanSeconds);
+  const span = timeRange(first > 0 ? times.slice(first) : times, spanSeconds);
   const plotted = useRef<Plotted>({} as Plotted);
   plotted.current = {
     series: coloured,
@@ -73,11 +73,11 @@ export function TimeChart(props: Props) {
     [times, series],
   );
 
-  // A new plot only for other lines or colours; new numbers and sizes go to the one that is there.
+  // The plot is created again only for other lines or colours. New values and sizes update it.
   const lines = coloured.map((one) => `${one.label} ${one.unit} ${one.colour}`).join("\n");
   const theme = themeChanges.value;
   const drawable = width > 0;
-  // `lines` stands for all that a plot is made of.
+  // `lines` identifies the series.
   useEffect(() => {
     if (!box.current || !drawable) return;
     const made = new uPlot(
@@ -94,12 +94,12 @@ export function TimeChart(props: Props) {
   useEffect(() => {
     if (drawable) plot.current?.setSize({ width, height });
   }, [width, height, drawable]);
-  // Limits and bounds are drawn too.
+  // Also redraws if limits or bounds change.
   useEffect(() => {
     plot.current?.setData(data);
   }, [data, floor, ceiling, span[0], span[1], limits.map((limit) => limit.value).join()]);
   const at = pointed === null ? null : (times[pointed] ?? null);
-  const younger = youngerThan(spanSeconds, times, first);
+  const younger = historyStart(spanSeconds, times, first);
   return (
     <figure class="chart">
       <figcaption class="chart-head">
@@ -110,7 +110,7 @@ export function TimeChart(props: Props) {
             <span class="chart-swatch" style={{ background: `var(--${one.colour})` }} />
             {series.length > 1 ? `${one.label} ` : ""}
             <span class="chart-value">
-              {written(
+              {formatValue(
                 one.unit,
                 pointed === null ? latest(times, one.values) : (one.values[pointed] ?? null),
               )}
@@ -122,7 +122,7 @@ export function TimeChart(props: Props) {
         class="chart-plot"
         style={{ height: `${height}px` }}
         role="img"
-        aria-label={said(title, times, series, limits)}
+        aria-label={describeChart(title, times, series, limits)}
       >
         <div class="chart-canvas" ref={box} aria-hidden="true" />
         {known ? null : <p class="chart-empty">{props.empty ?? "No data yet"}</p>}

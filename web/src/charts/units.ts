@@ -1,9 +1,9 @@
-// What a chart's numbers are of, and how they are written.
+// Units of charts and their formats.
 import { bytes, celsius, clock, count, percent, watts } from "../app/units";
 
 export type Unit = "ratio" | "bytes" | "watts" | "celsius" | "count";
 
-const WRITTEN: Record<Unit, (value: number | null | undefined) => string> = {
+const FORMATTERS: Record<Unit, (value: number | null | undefined) => string> = {
   ratio: percent,
   bytes,
   watts,
@@ -11,11 +11,11 @@ const WRITTEN: Record<Unit, (value: number | null | undefined) => string> = {
   count: (value) => count(value === null || value === undefined ? value : Math.round(value * 10) / 10),
 };
 
-export function written(unit: Unit, value: number | null | undefined): string {
-  return WRITTEN[unit](value);
+export function formatValue(unit: Unit, value: number | null | undefined): string {
+  return FORMATTERS[unit](value);
 }
 
-// Distances between lines of the grid: round in the unit that is written, so bytes go by powers of two.
+// Possible distances between grid lines, round in the displayed unit: powers of two for bytes.
 export function increments(unit: Unit): number[] {
   const found: number[] = [];
   if (unit === "ratio") return [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
@@ -29,13 +29,13 @@ export function increments(unit: Unit): number[] {
 
 const HALF_A_DAY = 12 * 3600;
 
-// A moment of a span: with its day where the time of day could be of two.
+// Time of day, with the date if the span is longer than half a day.
 export function moment(secondsSinceEpoch: number, spanSeconds: number): string {
   const day = spanSeconds > HALF_A_DAY ? `${timeMark(secondsSinceEpoch, 86400)} ` : "";
   return day + clock(secondsSinceEpoch);
 }
 
-// Of an axis of time, by the distance between its marks: 12:03:10, 12:03, 16 Nov.
+// Label of a time axis by the distance between labels: 12:03:10, 12:03, 16 Nov.
 export function timeMark(secondsSinceEpoch: number, distanceSeconds: number): string {
   const date = new Date(secondsSinceEpoch * 1000);
   if (distanceSeconds >= 86400) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });

@@ -1,30 +1,30 @@
-// What a view shows of the API: asked for once, asked for anew when the fleet says that it changed.
+// Fetches data of the API for a view, and fetches it again when the stream announces a change.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { get, type Parameters, type Problem, problemOf, query, tokenWanted } from "../api/client";
-import { lacks, lacksNothing, tellAnswered } from "./behind";
+import { get, type Parameters, type Problem, query, tokenRequired, toProblem } from "../api/client";
+import { clearPending, markPending, markResponded } from "./pending";
 import { type Change, onChange, paused } from "./stream";
 
 export interface Resource<T> {
-  data: T | null; // the last that was answered, also while a newer one cannot be had
-  problem: Problem | null; // why the last question was not answered
-  loading: boolean; // a question is open and there is nothing to show yet
+  data: T | null; // last response, also while newer requests fail
+  problem: Problem | null; // of the last request
+  loading: boolean; // first request is under way
   refetch: () => void;
 }
 
-export interface Watching {
-  concerns?: (change: Change) => boolean; // left out: every change
-  atMostEverySeconds?: number; // 2 unless said
+export interface RefreshOptions {
+  affects?: (change: Change) => boolean; // default: every change
+  minIntervalSeconds?: number; // default: 2
 }
 
-// url null: nothing is asked (yet). A new url or new parameters forget what the old ones gave, unless keepWhileAsking.
+// url null: no request. A new url or new parameters discard the old data, unless keepPreviousData is set.
 export function useResource<T>(
   url: string | null,
   parameters: Parameters = {},
   {
-    concerns,
-    atMostEverySeconds = 2,
-    keepWhileAsking = false,
-  }: Watching & { keepWhileAsking?: boolean } = {},
+    affects,
+    minIntervalSeconds = 2,
+    keepPreviousData = false,
+  }: RefreshOptions & { keepPreviousData?: boolean } = {},
 ): Resource<T> {
   const address = url === null ? null : url + query(parameters);
   const [state, setState] = useState<{
@@ -37,18 +37,18 @@ export function useResource<T>(
     problem: null,
   });
   const again = useRef<() => void>(() => {});
-  const concernsNow = useRef(concerns);
-  concernsNow.current = concerns;
+  const affectsNow = useRef(affects);
+  affectsNow.current = affects;
 
   useEffect(() => {
     if (address === null) return;
-    const who = {};
+    const request = {};
     const abort = new AbortController();
     let open = false;
-    let wanted = false; // once more, as soon as the open question is answered
+    let wanted = false; // repeat when the current request has finished
     let answered = false;
     let tokenless = false; // waits for a token
-    let last = Number.NEGATIVE_INFINITY; // by performance.now(): nobody sets that clock
+    let last = Number.NEGATIVE_INFINITY; // performance.now(), which is monotonic
     let timer: ReturnType<typeof setTimeout> | undefined;
 
     const fetchNow = async () => {
@@ -60,18 +60,18 @@ export function useResource<T>(
       last = performance.now();
       try {
         const data = await get<T>(address, {}, abort.signal);
-        lacksNothing(who);
-        if (paused.value && answered) return; // nothing moves; whoever goes on asks anew
+        clearPending(request);
+        if (paused.value && answered) return; // resuming fetches again
         answered = true;
         setState({ of: address, data, problem: null });
       } catch (error) {
         if (abort.signal.aborted) return;
-        const problem = problemOf(error);
-        tellAnswered(who, problem.status !== 0);
+        const problem = toProblem(error);
+        markResponded(request, problem.status !== 0);
         setState((old) => (old.of === address ? { ...old, problem } : { of: address, data: null, problem }));
         if (problem.status === 401) {
           tokenless = true;
-          if (!tokenWanted.value) schedule(0); // another was given meanwhile
+          if (!tokenRequired.value) schedule(0); // the user entered a token meanwhile
         }
         const wait = problem.retryAfterSeconds ?? (problem.status === 0 || problem.status >= 500 ? 5 : null);
         if (wait !== null) schedule(wait * 1000);
@@ -79,14 +79,14 @@ export function useResource<T>(
         open = false;
         if (wanted && !abort.signal.aborted) {
           wanted = false;
-          schedule(atMostEverySeconds * 1000);
+          schedule(minIntervalSeconds * 1000);
         }
       }
     };
     const due = () => {
       timer = undefined;
-      if (tokenWanted.value) tokenless = true;
-      else if (paused.value && answered) lacksNothing(who);
+      if (tokenRequired.value) tokenless = true;
+      else if (paused.value && answered) clearPending(request);
       else void fetchNow();
     };
     const schedule = (least: number) => {
@@ -95,12 +95,12 @@ export function useResource<T>(
     again.current = fetchNow;
     due();
     const stop = onChange((change) => {
-      if (change === "all" || !concernsNow.current || concernsNow.current(change)) {
-        lacks(who);
-        schedule(atMostEverySeconds * 1000);
+      if (change === "all" || !affectsNow.current || affectsNow.current(change)) {
+        markPending(request);
+        schedule(minIntervalSeconds * 1000);
       }
     });
-    const unsubscribe = tokenWanted.subscribe((needed) => {
+    const unsubscribe = tokenRequired.subscribe((needed) => {
       if (needed || !tokenless) return;
       tokenless = false;
       schedule(0);
@@ -108,28 +108,28 @@ export function useResource<T>(
     return () => {
       stop();
       unsubscribe();
-      lacksNothing(who);
+      clearPending(request);
       clearTimeout(timer);
       abort.abort();
     };
-  }, [address, atMostEverySeconds]);
+  }, [address, minIntervalSeconds]);
 
   const current = state.of === address;
   return {
-    data: current || keepWhileAsking ? state.data : null,
+    data: current || keepPreviousData ? state.data : null,
     problem: current ? state.problem : null,
     loading: address !== null && !current,
     refetch: () => again.current(),
   };
 }
 
-export function concernsNode(cluster: string, node: string): (change: Change) => boolean {
+export function affectsNode(cluster: string, node: string): (change: Change) => boolean {
   return ({ clusters, nodes }) =>
     clusters.includes(cluster) || nodes === null || nodes.some(([c, n]) => c === cluster && n === node);
 }
 
-// Of any of these clusters; of none: every change.
-export function concernsClusters(wanted: readonly string[]): (change: Change) => boolean {
+// Matches changes of these clusters; an empty list matches all changes.
+export function affectsClusters(wanted: readonly string[]): (change: Change) => boolean {
   return ({ clusters, nodes }) =>
     wanted.length === 0 ||
     nodes === null ||

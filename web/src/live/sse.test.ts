@@ -4,8 +4,8 @@ import { MessageReader } from "./sse";
 const WHOLE =
   'retry: 3000\n\nevent: hello\nid: ab-1\ndata: {"a":1}\n\n: still here\n\nevent: change\r\nid: ab-2\r\ndata: one\r\ndata: two\r\n\r\n';
 
-describe("messages", () => {
-  test.each([1, 2, 3, 7, 1000])("come out whole from pieces of %i characters", (size) => {
+describe("server-sent events", () => {
+  test.each([1, 2, 3, 7, 1000])("are parsed from chunks of %i characters", (size) => {
     const reader = new MessageReader();
     const messages = [];
     for (let at = 0; at < WHOLE.length; at += size) messages.push(...reader.take(WHOLE.slice(at, at + size)));
@@ -15,7 +15,7 @@ describe("messages", () => {
     ]);
   });
 
-  test("without data are none", () => {
+  test("without data are ignored", () => {
     expect([...new MessageReader().take("event: change\n\n")]).toEqual([]);
   });
 });

@@ -6,7 +6,7 @@ export interface Message {
   data: string;
 }
 
-// Takes text as it comes, in pieces of any size; gives whole messages.
+// Parses a stream that arrives in chunks of any size.
 export class MessageReader {
   private rest = "";
   private event = "message";
@@ -35,7 +35,7 @@ export class MessageReader {
       return whole ? message : null;
     }
     const colon = line.indexOf(":");
-    if (colon === 0) return null; // a comment: still here
+    if (colon === 0) return null; // a comment: keep-alive
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "event") this.event = value;

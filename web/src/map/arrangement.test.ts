@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import type { Columns, NumberColumn, TextColumn } from "../api/types";
-import { arranged, isAlike } from "./arrangement";
-import { moved, type Step } from "./cursor";
-import { named, placeOf } from "./device-of";
-import { found } from "./finding";
+import { arrange, hasSameRows } from "./arrangement";
+import { moveCursor, type Step } from "./cursor";
+import { deviceKey, placeOf } from "./device-key";
 import { type Fleet, fleetOf, healthCodes, textOf } from "./fleet";
-import { blockOf, fitted, hit, laidOut, nextPitch, spotOf } from "./layout";
+import { blockOf, fitLayout, hitTest, layOut, nextPitch, positionOf } from "./layout";
+import { findDevices } from "./search";
 
 function text(values: (string | null)[]): TextColumn {
   const texts = [...new Set(values.filter((value) => value !== null))];
@@ -48,7 +48,7 @@ const FLEET = fleet([
   ["oslo", "n2", 1, "A", "lost"],
 ]);
 
-function shown(of: Fleet, { groups, starts, rows }: ReturnType<typeof arranged>) {
+function shown(of: Fleet, { groups, starts, rows }: ReturnType<typeof arrange>) {
   return groups.map((group) => [
     group.text,
     ...Array.from({ length: group.blocks }, (_, place) => {
@@ -60,15 +60,15 @@ function shown(of: Fleet, { groups, starts, rows }: ReturnType<typeof arranged>)
   ]);
 }
 
-test("nodes of a cluster by name, where 2 is before 10, and their devices by index", () => {
-  expect(shown(FLEET, arranged(FLEET, "cluster", {}))).toEqual([
+test("sorts nodes in natural order and devices by index", () => {
+  expect(shown(FLEET, arrange(FLEET, "cluster", {}))).toEqual([
     ["berlin", "n2/0"],
     ["oslo", "n2/0 n2/1", "n10/0 n10/1"],
   ]);
 });
 
-test("a node with two models is in both of their groups; what has none comes last", () => {
-  expect(shown(FLEET, arranged(FLEET, "model", {}))).toEqual([
+test("a node with two models is in both groups; unknown models come last", () => {
+  expect(shown(FLEET, arrange(FLEET, "model", {}))).toEqual([
     ["A", "n2/0 n2/1", "n10/0"],
     ["B", "n10/1"],
     [null, "n2/0"],
@@ -76,30 +76,30 @@ test("a node with two models is in both of their groups; what has none comes las
 });
 
 test("all in one group", () => {
-  expect(shown(FLEET, arranged(FLEET, "none", {}))).toEqual([[null, "n2/0", "n2/0 n2/1", "n10/0 n10/1"]]);
+  expect(shown(FLEET, arrange(FLEET, "none", {}))).toEqual([[null, "n2/0", "n2/0 n2/1", "n10/0 n10/1"]]);
 });
 
-test("filters leave out rows, and groups that have none left", () => {
-  expect(shown(FLEET, arranged(FLEET, "cluster", { health: ["lost"] }))).toEqual([["oslo", "n2/1"]]);
-  expect(shown(FLEET, arranged(FLEET, "cluster", { cluster: ["paris"] }))).toEqual([]);
-  expect(shown(FLEET, arranged(FLEET, "cluster", { model: [] })).length).toBe(2);
+test("filters remove rows and empty groups", () => {
+  expect(shown(FLEET, arrange(FLEET, "cluster", { health: ["lost"] }))).toEqual([["oslo", "n2/1"]]);
+  expect(shown(FLEET, arrange(FLEET, "cluster", { cluster: ["paris"] }))).toEqual([]);
+  expect(shown(FLEET, arrange(FLEET, "cluster", { model: [] })).length).toBe(2);
 });
 
-test("counts of a group", () => {
-  expect(arranged(FLEET, "cluster", {}).groups.map(({ blocks, devices }) => [blocks, devices])).toEqual([
+test("groups count blocks and devices", () => {
+  expect(arrange(FLEET, "cluster", {}).groups.map(({ blocks, devices }) => [blocks, devices])).toEqual([
     [1, 1],
     [2, 4],
   ]);
 });
 
-test("every word must be found, in whatever field", () => {
-  expect([...(found(FLEET, "oslo N2") ?? [])]).toEqual([0, 0, 1, 0, 1]);
-  expect([...(found(FLEET, "lost") ?? [])]).toEqual([0, 0, 0, 0, 1]);
-  expect([...(found(FLEET, "paris") ?? [])]).toEqual([0, 0, 0, 0, 0]);
-  expect(found(FLEET, "  ")).toBeNull();
+test("every word must match some field", () => {
+  expect([...(findDevices(FLEET, "oslo N2") ?? [])]).toEqual([0, 0, 1, 0, 1]);
+  expect([...(findDevices(FLEET, "lost") ?? [])]).toEqual([0, 0, 0, 0, 1]);
+  expect([...(findDevices(FLEET, "paris") ?? [])]).toEqual([0, 0, 0, 0, 0]);
+  expect(findDevices(FLEET, "  ")).toBeNull();
 });
 
-test("a health that we do not know is unknown", () => {
+test("an unrecognized health is unknown", () => {
   expect([...healthCodes(fleet([["a", "b", 0, "c", "splendid"]]))]).toEqual([4]);
 });
 
@@ -110,49 +110,49 @@ const THREE = fleet([
   ["a", "n3", 0, "m"],
   ["b", "n1", 0, "m"],
 ]);
-const ARRANGED = arranged(THREE, "cluster", {});
+const ARRANGED = arrange(THREE, "cluster", {});
 
-test("nodes flow like words", () => {
-  const wide = laidOut(ARRANGED, 200, 10);
+test("nodes flow like words in lines", () => {
+  const wide = layOut(ARRANGED, 200, 10);
   expect([...wide.lefts]).toEqual([0, 45, 70, 0]);
   expect([...wide.columns]).toEqual([4, 2, 1, 1]);
   expect([...wide.tops]).toEqual([30, 93]);
-  const narrow = laidOut(ARRANGED, 65, 10);
+  const narrow = layOut(ARRANGED, 65, 10);
   expect([...narrow.lefts]).toEqual([0, 45, 0, 0]);
   expect([...narrow.tops]).toEqual([30, 55, 118]);
   expect(narrow.headings).toEqual([0, 88]);
 });
 
 test("a node that is wider than the map has a line of its own", () => {
-  expect([...laidOut(ARRANGED, 20, 10).lineStarts]).toEqual([0, 1, 2, 3, 4]);
+  expect([...layOut(ARRANGED, 20, 10).lineStarts]).toEqual([0, 1, 2, 3, 4]);
 });
 
-test("every device is hit where it is drawn", () => {
+test("a hit test finds every device at its position", () => {
   for (const pitch of [3, 10, 20]) {
-    const layout = laidOut(ARRANGED, 130, pitch);
+    const layout = layOut(ARRANGED, 130, pitch);
     for (let place = 0; place < ARRANGED.rows.length; place += 1) {
-      const { x, y, block } = spotOf(layout, place);
-      expect(hit(layout, x + 1, y + 1)).toEqual({ block, place });
+      const { x, y, block } = positionOf(layout, place);
+      expect(hitTest(layout, x + 1, y + 1)).toEqual({ block, place });
       expect(blockOf(layout, place)).toBe(block);
     }
   }
 });
 
-test("nothing is hit beside devices, and a name is its node", () => {
-  const layout = laidOut(ARRANGED, 200, 10);
-  expect(hit(layout, 42, 35)).toBeNull(); // between two nodes
-  expect(hit(layout, 5, 10)).toBeNull(); // a heading
-  expect(hit(layout, 56, 45)).toBeNull(); // where a fourth device would be
-  expect(hit(layout, 500, 35)).toBeNull();
-  const named = laidOut(ARRANGED, 200, 20);
-  expect(hit(named, 5, 33)).toEqual({ block: 0, place: null });
+test("a hit test finds nothing between devices, and the node at its name", () => {
+  const layout = layOut(ARRANGED, 200, 10);
+  expect(hitTest(layout, 42, 35)).toBeNull(); // between two nodes
+  expect(hitTest(layout, 5, 10)).toBeNull(); // a heading
+  expect(hitTest(layout, 56, 45)).toBeNull(); // where a fourth device would be
+  expect(hitTest(layout, 500, 35)).toBeNull();
+  const deviceKey = layOut(ARRANGED, 200, 20);
+  expect(hitTest(deviceKey, 5, 33)).toEqual({ block: 0, place: null });
 });
 
-test("as large as fits", () => {
-  expect(fitted(ARRANGED, 400, 300).pitch).toBe(34);
-  expect(fitted(ARRANGED, 200, 130).pitch).toBe(10);
-  expect(fitted(ARRANGED, 200, 10).pitch).toBe(2); // what does not fit is scrolled
-  expect(fitted(arranged(THREE, "cluster", { node: ["none"] }), 200, 100).height).toBe(0);
+test("fits the largest size", () => {
+  expect(fitLayout(ARRANGED, 400, 300).pitch).toBe(34);
+  expect(fitLayout(ARRANGED, 200, 130).pitch).toBe(10);
+  expect(fitLayout(ARRANGED, 200, 10).pitch).toBe(2); // larger maps are scrolled
+  expect(fitLayout(arrange(THREE, "cluster", { node: ["none"] }), 200, 100).height).toBe(0);
 });
 
 test.each<[number, 1 | -1, number]>([
@@ -189,26 +189,26 @@ test.each<[Step, number, number]>([
   ["group-before", 12, 0],
   ["group-after", 12, 12],
 ])("%s of device %i is device %i", (step, from, to) => {
-  expect(moved(laidOut(ARRANGED, 200, 10), from, step)).toBe(to);
+  expect(moveCursor(layOut(ARRANGED, 200, 10), from, step)).toBe(to);
 });
 
-test("what was arranged holds as long as devices stay in their rows", () => {
+test("an arrangement is reused while devices keep their rows", () => {
   const rows: Row[] = [
     ["a", "n1", 0, "m"],
     ["a", "n1", 1, "m"],
   ];
-  const sick: Row[] = [rows[0] as Row, ["a", "n1", 1, "m", "critical"]];
-  expect(isAlike(fleet(rows), fleet(rows), {})).toBe(true);
-  expect(isAlike(fleet(rows), fleet(sick), {})).toBe(true);
-  expect(isAlike(fleet(rows), fleet(sick), { health: ["ok"] })).toBe(false);
-  expect(isAlike(fleet(rows), fleet([...rows].reverse()), {})).toBe(false);
-  expect(isAlike(fleet(rows), fleet(rows.slice(1)), {})).toBe(false);
+  const unhealthy: Row[] = [rows[0] as Row, ["a", "n1", 1, "m", "critical"]];
+  expect(hasSameRows(fleet(rows), fleet(rows), {})).toBe(true);
+  expect(hasSameRows(fleet(rows), fleet(unhealthy), {})).toBe(true);
+  expect(hasSameRows(fleet(rows), fleet(unhealthy), { health: ["ok"] })).toBe(false);
+  expect(hasSameRows(fleet(rows), fleet([...rows].reverse()), {})).toBe(false);
+  expect(hasSameRows(fleet(rows), fleet(rows.slice(1)), {})).toBe(false);
 });
 
-test("a device is found again where it went, or not at all", () => {
-  const before = arranged(THREE, "cluster", {});
-  const device = named(THREE, before.rows[9] as number);
+test("finds a device again after a change", () => {
+  const before = arrange(THREE, "cluster", {});
+  const device = deviceKey(THREE, before.rows[9] as number);
   expect(placeOf(before, THREE, device, 9)).toBe(9);
-  expect(placeOf(arranged(THREE, "cluster", { node: ["n2"] }), THREE, device, 9)).toBe(1);
-  expect(placeOf(arranged(THREE, "cluster", { node: ["n1"] }), THREE, device, 9)).toBeNull();
+  expect(placeOf(arrange(THREE, "cluster", { node: ["n2"] }), THREE, device, 9)).toBe(1);
+  expect(placeOf(arrange(THREE, "cluster", { node: ["n1"] }), THREE, device, 9)).toBeNull();
 });

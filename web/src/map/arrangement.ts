@@ -1,30 +1,30 @@
-// Which devices are shown, in which order: groups, in them nodes, in them devices.
+// The order of devices on the map: by group, node and device.
 import type { Coded, Fleet, TextField } from "./fleet";
 
 export const GROUPINGS = ["cluster", "vendor", "model", "none"] as const;
 export type Grouping = (typeof GROUPINGS)[number];
 
-export type Filters = Partial<Record<TextField, readonly string[]>>; // one of these; left out or empty: any
+export type Filters = Partial<Record<TextField, readonly string[]>>; // allowed values; undefined or empty: any
 
 export interface Group {
-  text: string | null; // null: not known, or not grouped
+  text: string | null; // null: unknown, or not grouped
   firstBlock: number;
-  blocks: number; // nodes, as far as they are of this group
+  blocks: number; // nodes in this group
   devices: number;
 }
 
-// A block is a node, or the part of it that is in a group.
+// A block is a node, or the part of a node that is in a group.
 export interface Arrangement {
   groups: readonly Group[];
-  starts: Uint32Array; // of each block, a place in `rows`; one more at the end
-  rows: Uint32Array; // of the fleet, in the order in which they are shown
+  starts: Uint32Array; // start of each block in `rows`, plus the end
+  rows: Uint32Array; // rows of the fleet in display order
 }
 
 export function isGrouping(text: string | null): text is Grouping {
   return (GROUPINGS as readonly string[]).includes(text ?? "");
 }
 
-export function arranged(fleet: Fleet, grouping: Grouping, filters: Filters): Arrangement {
+export function arrange(fleet: Fleet, grouping: Grouping, filters: Filters): Arrangement {
   const groupOf = grouping === "none" ? null : fleet.texts[grouping];
   const { blockOf, blockRanks } = blocksOf(fleet, groupOf, shownRows(fleet, filters));
   const order = inOrder(blockRanks);
@@ -44,8 +44,8 @@ export function arranged(fleet: Fleet, grouping: Grouping, filters: Filters): Ar
   return { groups, starts, rows };
 }
 
-// Whether a new answer has the same devices in the same rows, so that what was arranged for the old one still holds.
-export function isAlike(old: Fleet, now: Fleet, filters: Filters): boolean {
+// Whether a new response has the same devices in the same rows, so that the arrangement can be reused.
+export function hasSameRows(old: Fleet, now: Fleet, filters: Filters): boolean {
   if (old.rows !== now.rows) return false;
   const fields: TextField[] = ["cluster", "node", "vendor", "model"];
   for (const name of ["health", "state"] as const) if (filters[name]?.length) fields.push(name);
@@ -63,7 +63,7 @@ export function isAlike(old: Fleet, now: Fleet, filters: Filters): boolean {
   return true;
 }
 
-// Places by rank. Numbers alone are sorted many times faster than by a comparison of ours.
+// Indexes sorted by rank. Sorting a typed array is many times faster than sorting with a comparison function.
 function inOrder(ranks: readonly number[]): Uint32Array {
   const { length } = ranks;
   const keys = new Float64Array(length);
@@ -91,7 +91,7 @@ function blocksOf(fleet: Fleet, groupOf: Coded | null, shown: Uint8Array) {
   const nodeRanks = ranks(node.texts);
   const groupRanks = groupOf ? ranks(groupOf.texts) : [];
   const blockOf = new Int32Array(fleet.rows).fill(-1);
-  const blockRanks: number[] = []; // by group, then cluster, then node
+  const blockRanks: number[] = []; // order by group, cluster, node
   const found = new Map<number, number>();
   let before = Number.NaN;
   let block = -1;
@@ -103,7 +103,7 @@ function blocksOf(fleet: Fleet, groupOf: Coded | null, shown: Uint8Array) {
     const key =
       (group * (cluster.texts.length + 1) + clusterCode + 1) * (node.texts.length + 1) + nodeCode + 1;
     if (key !== before) {
-      // Devices of a node come together, so that this is rare.
+      // Rare, since devices of a node are adjacent.
       before = key;
       block = found.get(key) ?? -1;
       if (block < 0) {
@@ -151,7 +151,7 @@ function sorted(
   for (let place = 0; place < order.length; place += 1) {
     const end = starts[place + 1] as number;
     for (let at = (starts[place] as number) + 1; at < end; at += 1) {
-      if (before(rows[at - 1] as number, rows[at] as number) <= 0) continue; // mostly they are in order already
+      if (before(rows[at - 1] as number, rows[at] as number) <= 0) continue; // usually already sorted
       rows.subarray(starts[place], end).sort(before);
       break;
     }
@@ -159,7 +159,7 @@ function sorted(
   return { starts, rows };
 }
 
-// Places of texts in alphabetical order, where node-2 is before node-10. Texts seldom change from answer to answer.
+// Ranks of texts in natural order (node-2 before node-10). Cached, since texts rarely change between responses.
 const kept = new Map<string, { texts: readonly string[]; ranks: readonly number[] }>();
 
 function ranks(texts: readonly string[]): readonly number[] {

@@ -1,15 +1,15 @@
-// How the map is shown: by what it is coloured and grouped, and how large.
+// Controls of the map: colour mode, grouping and size.
 import { go, withParameter } from "../app/location";
 import { GROUPINGS, type Grouping } from "./arrangement";
 import { nextPitch } from "./layout";
-import { MEANINGS, MODES, type Mode } from "./modes";
+import { MODE_INFO, MODES, type Mode } from "./modes";
 
 interface Props {
   mode: Mode;
   grouping: Grouping;
   pitch: number | null;
-  shownPitch: { current: number }; // as it is where all is in sight
-  act: (event: Event) => void; // notes when the reader did something
+  shownPitch: { current: number }; // the current pitch
+  act: (event: Event) => void; // records the time of an input
 }
 
 const GROUPS: Record<Grouping, string> = {
@@ -38,7 +38,7 @@ export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
               checked={one === mode}
               onChange={() => set("mode", one === "use" ? null : one)}
             />
-            {MEANINGS[one].title}
+            {MODE_INFO[one].title}
           </label>
         ))}
       </fieldset>

@@ -1,9 +1,9 @@
-// The keyboard's way over the map: to the next device in that direction, across nodes, lines and groups.
-import { type Layout, spotOf } from "./layout";
+// Keyboard navigation of the map: the next device in a direction, across nodes, lines and groups.
+import { type Layout, positionOf } from "./layout";
 
 export type Step = "left" | "right" | "up" | "down" | "first" | "last" | "group-before" | "group-after";
 
-export function moved(layout: Layout, place: number, step: Step): number {
+export function moveCursor(layout: Layout, place: number, step: Step): number {
   const { rows, groups, starts } = layout.arrangement;
   if (rows.length === 0) return place;
   switch (step) {
@@ -13,7 +13,7 @@ export function moved(layout: Layout, place: number, step: Step): number {
       return rows.length - 1;
     case "group-before":
     case "group-after": {
-      const { block } = spotOf(layout, place);
+      const { block } = positionOf(layout, place);
       const at = groups.findLastIndex((group) => group.firstBlock <= block);
       const to = Math.min(groups.length - 1, Math.max(0, at + (step === "group-after" ? 1 : -1)));
       return starts[groups[to]?.firstBlock ?? 0] ?? 0;
@@ -25,7 +25,7 @@ export function moved(layout: Layout, place: number, step: Step): number {
 
 function neighbour(layout: Layout, place: number, step: "left" | "right" | "up" | "down"): number {
   const { starts } = layout.arrangement;
-  const { x, line, block } = spotOf(layout, place);
+  const { x, line, block } = positionOf(layout, place);
   const first = starts[block] as number;
   const wide = layout.columns[block] as number;
   const deep = Math.floor((place - first) / wide);
@@ -42,7 +42,7 @@ function neighbour(layout: Layout, place: number, step: "left" | "right" | "up" 
   return nearest(layout, line + (step === "down" ? 1 : -1), x, step === "down" ? 0 : 1) ?? place;
 }
 
-// The device at the near side of a block, as deep as the one that is left where there is one.
+// The device at the near edge of a block, in the same row if the block has it.
 function edge(layout: Layout, block: number, deep: number, step: "left" | "right"): number | null {
   const { starts } = layout.arrangement;
   if (block < 0 || block >= starts.length - 1) return null;

@@ -1,16 +1,16 @@
-// The map: every device a small square, nodes together, groups below each other.
+// The map: each device is a small square, arranged by node and group.
 import type { TargetedKeyboardEvent, TargetedMouseEvent, TargetedPointerEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { go } from "../app/location";
-import { ABSENT, howMany } from "../app/units";
+import { ABSENT, plural } from "../app/units";
 import { useSize } from "../charts/size";
 import type { Arrangement } from "./arrangement";
-import { moved, type Step } from "./cursor";
-import { type Named, named, nodeLink, placeOf, whereabouts } from "./device-of";
+import { moveCursor, type Step } from "./cursor";
+import { type DeviceKey, deviceKey, nodeLink, placeOf, resolveLink } from "./device-key";
 import { type Fleet, textOf } from "./fleet";
 import { Headings } from "./headings";
-import { fitted, hit, laidOut, nextPitch, spotOf } from "./layout";
-import { MEANINGS, type Mode, told } from "./modes";
+import { fitLayout, hitTest, layOut, nextPitch, positionOf } from "./layout";
+import { formatDeviceValue, MODE_INFO, type Mode } from "./modes";
 import { Painter } from "./painter";
 import type { Painting } from "./raster";
 import { Tooltip } from "./tooltip";
@@ -22,15 +22,15 @@ interface Props {
   arrangement: Arrangement;
   painting: Omit<Painting, "layout">;
   grouping: string;
-  pitch: number | null; // of devices, CSS pixels; null: as large as fits
-  shownPitch: { current: number }; // told what it is
-  since: () => number | null; // when the reader did what is shown next
+  pitch: number | null; // distance of devices in CSS pixels; null: fit
+  shownPitch: { current: number }; // set to the current pitch
+  since: () => number | null; // time of the input that caused the next drawing
   onPitch: (pitch: number | null) => void;
 }
 
 interface Pointed {
-  device: Named;
-  place: number; // on the map, when it was pointed at
+  device: DeviceKey;
+  place: number; // index when it was hovered
   by: "pointer" | "keys" | "touch";
 }
 
@@ -68,7 +68,9 @@ export function FleetMap({
 
   const layout = useMemo(
     () =>
-      pitch === null ? fitted(arrangement, size.width, size.height) : laidOut(arrangement, size.width, pitch),
+      pitch === null
+        ? fitLayout(arrangement, size.width, size.height)
+        : layOut(arrangement, size.width, pitch),
     [arrangement, size, pitch],
   );
 
@@ -86,7 +88,7 @@ export function FleetMap({
     return () => made.stop();
   }, []);
 
-  // What is pointed at may be elsewhere in a new answer, or gone.
+  // The hovered device may have moved or disappeared in a new response.
   const place = useMemo(
     () => (pointed ? placeOf(arrangement, fleet, pointed.device, pointed.place) : null),
     [arrangement, fleet, pointed],
@@ -102,17 +104,19 @@ export function FleetMap({
   const at = (event: { clientX: number; clientY: number }) => {
     const box = scroller.current?.getBoundingClientRect();
     if (!box || !scroller.current) return null;
-    return hit(layout, event.clientX - box.left, event.clientY - box.top + scroller.current.scrollTop);
+    return hitTest(layout, event.clientX - box.left, event.clientY - box.top + scroller.current.scrollTop);
   };
   const pointAt = (next: number | null, by: Pointed["by"]) => {
     const row = next === null ? undefined : arrangement.rows[next];
-    setPointed(row === undefined || next === null ? null : { device: named(fleet, row), place: next, by });
+    setPointed(
+      row === undefined || next === null ? null : { device: deviceKey(fleet, row), place: next, by },
+    );
   };
   const open = async (row: number, wantsNode: boolean) => {
-    const of = named(fleet, row);
+    const of = deviceKey(fleet, row);
     if (wantsNode) return go(nodeLink(of));
     try {
-      go(await whereabouts(of));
+      go(await resolveLink(of));
     } catch (error) {
       setTrouble(error instanceof Error ? error.message : String(error));
     }
@@ -139,11 +143,11 @@ export function FleetMap({
     const step = STEPS[event.key];
     const row = pointed && place !== null ? (arrangement.rows[place] as number) : null;
     if (step) {
-      const next = place === null ? 0 : moved(layout, place, step);
+      const next = place === null ? 0 : moveCursor(layout, place, step);
       painter.current?.answer(event.timeStamp);
       painter.current?.point(next);
       pointAt(next, "keys");
-      reveal(scroller.current, spotOf(layout, next), layout.pitch);
+      reveal(scroller.current, positionOf(layout, next), layout.pitch);
     } else if (event.key === "Enter" && row !== null) void open(row, event.shiftKey);
     else if (event.key === "Escape" && pointed) setPointed(null);
     else if (event.key === "+" || event.key === "=") onPitch(nextPitch(layout.pitch, 1));
@@ -153,9 +157,9 @@ export function FleetMap({
     event.preventDefault();
   };
 
-  const spot = place === null || !pointed ? null : spotOf(layout, place);
+  const spot = place === null || !pointed ? null : positionOf(layout, place);
   const row = place === null || !pointed ? null : (arrangement.rows[place] as number);
-  const tip = row === null ? null : toldOf(fleet, mode, row);
+  const tip = row === null ? null : tipContent(fleet, mode, row);
   return (
     <div class="map-frame">
       <div
@@ -163,9 +167,9 @@ export function FleetMap({
         class="map-scroll"
         role="application"
         aria-roledescription="map of devices"
-        aria-label={`${howMany(arrangement.rows.length, "device")} by ${MEANINGS[mode].title.toLowerCase()}`}
+        aria-label={`${plural(arrangement.rows.length, "device")} by ${MODE_INFO[mode].title.toLowerCase()}`}
         aria-describedby={hint}
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: it has a cursor of its own
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it handles the keyboard itself
         tabIndex={0}
         onPointerMove={onPointerMove}
         onPointerLeave={() => pointed?.by === "pointer" && setPointed(null)}
@@ -187,7 +191,7 @@ export function FleetMap({
       </div>
       {tip && spot ? (
         <Tooltip
-          told={tip}
+          content={tip}
           x={spot.x}
           y={spot.y - (scroller.current?.scrollTop ?? 0)}
           size={layout.size}
@@ -200,32 +204,32 @@ export function FleetMap({
         Shift+Enter its node. Plus, minus and 0 change the size.
       </p>
       <p class="unseen" role="status">
-        {trouble || (tip && pointed?.by === "keys" ? spoken(tip, mode) : "")}
+        {trouble || (tip && pointed?.by === "keys" ? announcement(tip, mode) : "")}
       </p>
     </div>
   );
 }
 
-function toldOf(fleet: Fleet, mode: Mode, row: number) {
-  const value = told(mode, fleet, row);
+function tipContent(fleet: Fleet, mode: Mode, row: number) {
+  const value = formatDeviceValue(mode, fleet, row);
   return {
-    named: named(fleet, row),
+    deviceKey: deviceKey(fleet, row),
     model: textOf(fleet, "model", row),
     health: textOf(fleet, "health", row) ?? "unknown",
     stale: textOf(fleet, "state", row) === "stale",
-    value: value === "" ? "" : `${MEANINGS[mode].title} ${value}`,
+    value: value === "" ? "" : `${MODE_INFO[mode].title} ${value}`,
   };
 }
 
-function spoken(tip: ReturnType<typeof toldOf>, mode: Mode): string {
+function announcement(tip: ReturnType<typeof tipContent>, mode: Mode): string {
   const value = mode === "health" ? "" : `, ${tip.value.replace(ABSENT, "not known")}`;
-  const index = tip.named.index === null ? "" : ` device ${tip.named.index}`;
-  return `${tip.named.node}${index}, ${tip.named.cluster}${value}, ${tip.health}${tip.stale ? ", stale" : ""}`;
+  const index = tip.deviceKey.index === null ? "" : ` device ${tip.deviceKey.index}`;
+  return `${tip.deviceKey.node}${index}, ${tip.deviceKey.cluster}${value}, ${tip.health}${tip.stale ? ", stale" : ""}`;
 }
 
 function reveal(scroller: HTMLElement | null, { y }: { y: number }, pitch: number): void {
   if (!scroller) return;
-  const room = 48; // below the heading that stays
+  const room = 48; // below the sticky heading
   if (y - room < scroller.scrollTop) scroller.scrollTop = Math.max(0, y - room);
   else if (y + pitch + 8 > scroller.scrollTop + scroller.clientHeight)
     scroller.scrollTop = y + pitch + 8 - scroller.clientHeight;

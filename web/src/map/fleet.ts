@@ -1,16 +1,16 @@
-// All devices of the fleet as numbers in columns: what a map of 80,000 of them is drawn from.
+// All devices of the fleet as typed arrays, for a map of 80,000 devices.
 import type { Columns } from "../api/types";
 
 export interface Coded {
   texts: readonly string[];
-  codes: Int32Array; // by row: a place in `texts`; -1: not known
+  codes: Int32Array; // by row: index in `texts`; -1: unknown
 }
 
 export interface Fleet {
   rows: number;
   at: number; // seconds since the epoch
   texts: Readonly<Record<TextField, Coded>>;
-  numbers: Readonly<Record<string, Float64Array>>; // NaN: not known
+  numbers: Readonly<Record<string, Float64Array>>; // NaN: unknown
 }
 
 export const TEXT_FIELDS = ["cluster", "node", "vendor", "model", "health", "state"] as const;
@@ -19,7 +19,7 @@ export type TextField = (typeof TEXT_FIELDS)[number];
 export const HEALTHS = ["ok", "warning", "critical", "lost", "unknown"] as const;
 export type HealthName = (typeof HEALTHS)[number];
 
-// Plain loops: typed arrays that are made `from` a list with a function take ten times as long.
+// Plain loops: Float64Array.from with a function takes ten times as long.
 export function fleetOf(columns: Columns): Fleet {
   const texts = {} as Record<TextField, Coded>;
   for (const name of TEXT_FIELDS) texts[name] = coded(columns, name);
@@ -52,7 +52,7 @@ export function numberOf(fleet: Fleet, field: string, row: number): number | nul
   return value === undefined || Number.isNaN(value) ? null : value;
 }
 
-// Of each row, a place in HEALTHS. A word that we do not know is `unknown`.
+// By row: index in HEALTHS. Unknown values of the API count as `unknown`.
 export function healthCodes(fleet: Fleet): Uint8Array {
   const { texts, codes } = fleet.texts.health;
   const places = texts.map((text) => {

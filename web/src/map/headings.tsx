@@ -1,11 +1,11 @@
-// Names of groups over the map, with a sum of each. They lead to what they name.
+// Headings of the map's groups, with totals and links.
 import { useMemo } from "preact/hooks";
 import { linkTo } from "../app/routes";
-import { howMany } from "../app/units";
+import { plural } from "../app/units";
 import { vendorName } from "../parts/vendor";
 import type { Arrangement } from "./arrangement";
 import type { Fleet } from "./fleet";
-import { MEANINGS, type Mode } from "./modes";
+import { MODE_INFO, type Mode } from "./modes";
 
 interface Props {
   arrangement: Arrangement;
@@ -28,10 +28,10 @@ export function Headings({ arrangement, fleet, mode, grouping }: Props) {
             )}
           </h2>
           <span class="soft small">
-            {howMany(group.blocks, "node")} · {howMany(group.devices, "device")}
+            {plural(group.blocks, "node")} · {plural(group.devices, "device")}
             {means[place] === null
               ? ""
-              : ` · mean ${MEANINGS[mode].written(means[place] ?? null)}${MEANINGS[mode].of ?? ""}`}
+              : ` · mean ${MODE_INFO[mode].format(means[place] ?? null)}${MODE_INFO[mode].of ?? ""}`}
           </span>
         </div>
       ))}
@@ -46,7 +46,7 @@ function titleOf(text: string | null, grouping: string): string {
 }
 
 function meansOf({ groups, starts, rows }: Arrangement, fleet: Fleet, mode: Mode): (number | null)[] {
-  const { scale, value } = MEANINGS[mode];
+  const { scale, value } = MODE_INFO[mode];
   return groups.map((group) => {
     if (scale === null) return null;
     let sum = 0;

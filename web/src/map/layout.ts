@@ -1,15 +1,15 @@
-// Where everything is on the map, in CSS pixels from its top left corner. Nodes flow like words in lines, each line
-// two devices high, so that only lines and nodes have places of their own and devices are counted out from them.
+// Layout of the map in CSS pixels. Nodes flow like words in lines of two devices height. Only lines and nodes have stored
+// positions; those of devices are computed from them.
 import type { Arrangement } from "./arrangement";
 
-export const DEEP = 2; // devices above each other in a node
-export const HEADING = 30; // of a group
+export const DEEP = 2; // rows of devices in a node
+export const HEADING = 30; // height of a group's heading
 const AFTER_GROUP = 8;
-const LABEL = 15; // the node's name above it, where there is room
-const LABELS_FROM = 16; // pitch: nodes that are drawn smaller have no room for a name
+const LABEL = 15; // height of a node's name
+const LABELS_FROM = 16; // minimum pitch for names
 const PITCHES = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 34] as const;
 
-// The next size, larger by 1 or smaller by -1; the ends stay.
+// The next larger (1) or smaller (-1) size.
 export function nextPitch(pitch: number, by: 1 | -1): number {
   const at = PITCHES.findLastIndex((one) => one <= pitch);
   return PITCHES[Math.min(PITCHES.length - 1, Math.max(0, at + by))] ?? pitch;
@@ -22,14 +22,14 @@ export interface Layout {
   pitch: number; // from device to device
   size: number; // of a device
   label: number; // height of a node's name; 0: not shown
-  headings: readonly number[]; // of each group: its top
+  headings: readonly number[]; // top of each group
   tops: Float64Array; // of each line
-  lineStarts: Uint32Array; // of each line, its first block; one more at the end
+  lineStarts: Uint32Array; // first block of each line, plus the end
   lefts: Float64Array; // of each block
   columns: Uint16Array; // of each block
 }
 
-export function laidOut(arrangement: Arrangement, width: number, pitch: number): Layout {
+export function layOut(arrangement: Arrangement, width: number, pitch: number): Layout {
   const { groups, starts } = arrangement;
   const blocks = starts.length - 1;
   const size = pitch >= 4 ? pitch - (pitch >= 12 ? 2 : 1) : pitch;
@@ -77,18 +77,18 @@ export function laidOut(arrangement: Arrangement, width: number, pitch: number):
   };
 }
 
-// As large as it can be with everything in sight; what does not fit even when small is scrolled.
-export function fitted(arrangement: Arrangement, width: number, height: number): Layout {
+// The largest size at which everything is visible, or else the smallest size.
+export function fitLayout(arrangement: Arrangement, width: number, height: number): Layout {
   let best: Layout | null = null;
   for (const pitch of PITCHES) {
-    const tried = laidOut(arrangement, width, pitch);
+    const tried = layOut(arrangement, width, pitch);
     if (best && tried.height > height) return best;
     best = tried;
   }
   return best as Layout;
 }
 
-// The last line that begins at y or above; -1: none.
+// The last line that starts at or above y; -1: none.
 export function lineAt(layout: Layout, y: number): number {
   return lastAtMost(layout.tops, y, 0, layout.tops.length);
 }
@@ -104,12 +104,12 @@ function lastAtMost(sorted: Float64Array, value: number, from: number, to: numbe
   return low > from ? low - 1 : -1;
 }
 
-export interface Hit {
+export interface HitTarget {
   block: number;
-  place: number | null; // in the arrangement's rows; null: the node's name
+  place: number | null; // index in the arrangement's rows; null: the node's name
 }
 
-export function hit(layout: Layout, x: number, y: number): Hit | null {
+export function hitTest(layout: Layout, x: number, y: number): HitTarget | null {
   const line = lineAt(layout, y);
   if (line < 0) return null;
   const down = y - (layout.tops[line] as number);
@@ -142,14 +142,14 @@ export function blockOf(layout: Layout, place: number): number {
   return low;
 }
 
-export interface Spot {
+export interface Position {
   x: number;
   y: number;
   line: number;
   block: number;
 }
 
-export function spotOf(layout: Layout, place: number): Spot {
+export function positionOf(layout: Layout, place: number): Position {
   const block = blockOf(layout, place);
   const line = lineOf(layout, block);
   const within = place - (layout.arrangement.starts[block] as number);

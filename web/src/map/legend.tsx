@@ -1,11 +1,11 @@
-// What the colours say, with how many devices there are of each.
+// Legend of the map with the number of devices.
 import { useEffect, useRef } from "preact/hooks";
 import { count } from "../app/units";
 import { HEALTHS, type HealthName } from "./fleet";
-import { MEANINGS, type Mode } from "./modes";
+import { MODE_INFO, type Mode } from "./modes";
 import { FIRST_HEALTH, LEVELS, NOT_KNOWN } from "./paint-codes";
 import type { Palette } from "./palette";
-import { frame, shaped, square } from "./raster";
+import { drawHealthShape, fillRect, frame } from "./raster";
 
 interface Props {
   mode: Mode;
@@ -13,13 +13,13 @@ interface Props {
   counts: Uint32Array; // by paint code
   healths: Uint32Array; // by health
   stale: number;
-  chosen: readonly string[]; // healths that are filtered for
+  chosen: readonly string[]; // selected health filters
   onHealth: (health: HealthName) => void;
 }
 
 export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth }: Props) {
-  const meaning = MEANINGS[mode];
-  // Those that are well have no frame: nothing to explain.
+  const meaning = MODE_INFO[mode];
+  // Healthy devices have no frame.
   const shown = HEALTHS.map((health, place) => ({ health, place })).filter(
     ({ place }) => meaning.scale === null || (place >= 1 && place <= 3),
   );
@@ -32,7 +32,7 @@ export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth
           <div class="map-scale-marks">
             {meaning.marks.map((mark, place) => (
               <span key={mark}>
-                {meaning.written(mark)}
+                {meaning.format(mark)}
                 {place === meaning.marks.length - 1 && (mode === "temperature" || mode === "age") ? " +" : ""}
               </span>
             ))}
@@ -65,13 +65,13 @@ export function Legend({ mode, palette, counts, healths, stale, chosen, onHealth
             faded: stale <span class="soft">{count(stale)}</span>
           </li>
         ) : null}
-        <li class="map-key soft">hover over a square for details</li>
+        <li class="map-key soft">hover over a fillRect for details</li>
       </ul>
     </section>
   );
 }
 
-// How the devices spread over the scale.
+// Histogram of the devices over the scale.
 function Spread({ counts }: { counts: Uint32Array }) {
   const levels = counts.subarray(0, LEVELS);
   const most = Math.max(1, ...levels);
@@ -88,7 +88,7 @@ function Spread({ counts }: { counts: Uint32Array }) {
 
 const SIZE = 12;
 
-// Drawn by the map's own hand, so that it looks the same. health -1: the value is not known.
+// Drawn with the map's functions, so that it looks the same. health -1: unknown value.
 function Swatch({ mode, health, palette }: { mode: Mode; health: number; palette: Palette }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
@@ -98,10 +98,18 @@ function Swatch({ mode, health, palette }: { mode: Mode; health: number; palette
     const pixels = { data: new Uint32Array(image.data.buffer), width: SIZE * 2, height: SIZE * 2 };
     const size = SIZE * 2;
     if (health < 0) frame(pixels, 0, 0, size, 3, palette.plain[NOT_KNOWN] as number);
-    else if (MEANINGS[mode].scale === null) {
-      shaped(pixels, 0, 0, size, palette.plain[FIRST_HEALTH + health] as number, health, palette.ground);
+    else if (MODE_INFO[mode].scale === null) {
+      drawHealthShape(
+        pixels,
+        0,
+        0,
+        size,
+        palette.plain[FIRST_HEALTH + health] as number,
+        health,
+        palette.ground,
+      );
     } else {
-      square(pixels, 0, 0, size, size, palette.plain[LEVELS >> 1] as number);
+      fillRect(pixels, 0, 0, size, size, palette.plain[LEVELS >> 1] as number);
       if (health >= 1 && health <= 3) {
         const thick = health === 1 ? 3 : 5;
         frame(pixels, 0, 0, size, thick, palette.frames[health] as number);

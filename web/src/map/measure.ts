@@ -1,4 +1,4 @@
-// From what the reader did to what the reader sees, for whoever wants to know: performance.getEntriesByName.
+// Measures the time from input to paint (performance.getEntriesByName).
 const INPUT_TO_PAINT = "map-input-to-paint";
 const KEPT = 500;
 
@@ -6,7 +6,7 @@ const soon = typeof MessageChannel === "undefined" ? null : new MessageChannel()
 let open: number[] = [];
 
 if (soon) {
-  // A message that is sent while a frame is made arrives when the frame has been handed on.
+  // A message sent while a frame is prepared arrives after the frame was submitted.
   soon.port1.onmessage = () => {
     const end = performance.now();
     if (performance.getEntriesByName(INPUT_TO_PAINT).length > KEPT) performance.clearMeasures(INPUT_TO_PAINT);
@@ -15,7 +15,7 @@ if (soon) {
   };
 }
 
-// Called within the frame that shows it; `since` as of performance.now().
+// Called within the frame that shows the result; `since` is a time of performance.now().
 export function shownSince(since: number): void {
   open.push(since);
   soon?.port2.postMessage(null);

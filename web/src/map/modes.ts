@@ -1,23 +1,23 @@
-// What the colour of a device tells.
+// Colour modes of the map.
 import { celsius, duration, percent, watts } from "../app/units";
 import { type Fleet, numberOf } from "./fleet";
 
 export const MODES = ["use", "memory", "temperature", "power", "health", "age"] as const;
 export type Mode = (typeof MODES)[number];
 
-export interface Meaning {
+export interface ModeInfo {
   title: string;
-  fields: readonly string[]; // columns beside those that every mode has
-  scale: "scale" | "heat" | null; // tokens of its colours; null: one colour for each health
-  low: number; // where the scale begins and ends
+  fields: readonly string[]; // columns in addition to those of every mode
+  scale: "scale" | "heat" | null; // colour tokens; null: one colour per health
+  low: number; // bounds of the scale
   high: number;
   value: (fleet: Fleet, row: number) => number | null;
-  written: (value: number | null) => string;
-  of?: string; // after the number, where it is not beside the title
-  marks: readonly number[]; // written below the scale
+  format: (value: number | null) => string;
+  of?: string; // suffix of the number
+  marks: readonly number[]; // labels below the scale
 }
 
-export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
+export const MODE_INFO: Readonly<Record<Mode, ModeInfo>> = {
   use: {
     title: "Use",
     fields: ["utilization_ratio"],
@@ -25,7 +25,7 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 0,
     high: 1,
     value: (fleet, row) => numberOf(fleet, "utilization_ratio", row),
-    written: percent,
+    format: percent,
     marks: [0, 0.5, 1],
   },
   memory: {
@@ -35,7 +35,7 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 0,
     high: 1,
     value: (fleet, row) => quotient(fleet, "memory_used_bytes", "memory_total_bytes", row),
-    written: percent,
+    format: percent,
     marks: [0, 0.5, 1],
   },
   temperature: {
@@ -45,7 +45,7 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 25,
     high: 95,
     value: (fleet, row) => numberOf(fleet, "temperature_celsius", row),
-    written: celsius,
+    format: celsius,
     marks: [25, 60, 95],
   },
   power: {
@@ -55,7 +55,7 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 0,
     high: 1,
     value: (fleet, row) => quotient(fleet, "power_watts", "power_limit_watts", row),
-    written: percent,
+    format: percent,
     of: " of limit",
     marks: [0, 0.5, 1],
   },
@@ -66,7 +66,7 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 0,
     high: 1,
     value: () => null,
-    written: () => "",
+    format: () => "",
     marks: [],
   },
   age: {
@@ -76,29 +76,29 @@ export const MEANINGS: Readonly<Record<Mode, Meaning>> = {
     low: 0,
     high: 120,
     value: (fleet, row) => numberOf(fleet, "age_seconds", row),
-    written: duration,
+    format: duration,
     marks: [0, 60, 120],
   },
 };
 
-// Ratios of a limit for people, with the number itself where there is one.
-export function told(mode: Mode, fleet: Fleet, row: number): string {
-  const meaning = MEANINGS[mode];
+// The value of a device as text; for power with the share of the limit.
+export function formatDeviceValue(mode: Mode, fleet: Fleet, row: number): string {
+  const meaning = MODE_INFO[mode];
   if (mode === "power") {
     const ratio = meaning.value(fleet, row);
     const drawn = watts(numberOf(fleet, "power_watts", row));
     return ratio === null ? drawn : `${drawn}, ${percent(ratio)} of limit`;
   }
-  return meaning.written(meaning.value(fleet, row));
+  return meaning.format(meaning.value(fleet, row));
 }
 
 export function isMode(text: string | null): text is Mode {
   return (MODES as readonly string[]).includes(text ?? "");
 }
 
-// Whether a fleet that was asked for has what a mode shows.
-export function has(fleet: Fleet, mode: Mode): boolean {
-  return MEANINGS[mode].fields.every((name) => name in fleet.numbers);
+// Whether the fetched data contains the fields of a mode.
+export function hasMode(fleet: Fleet, mode: Mode): boolean {
+  return MODE_INFO[mode].fields.every((name) => name in fleet.numbers);
 }
 
 function quotient(fleet: Fleet, part: string, whole: string, row: number): number | null {

@@ -1,6 +1,6 @@
-// The colour of every device as a small number: a level of the scale, or a health, or "not known".
+// Colour codes of devices: a level of the scale, a health, or "not known".
 import { type Fleet, HEALTHS, healthCodes } from "./fleet";
-import { MEANINGS, type Mode } from "./modes";
+import { MODE_INFO, type Mode } from "./modes";
 
 export const LEVELS = 48;
 export const NOT_KNOWN = LEVELS;
@@ -8,7 +8,7 @@ export const FIRST_HEALTH = LEVELS + 1;
 export const CODES = FIRST_HEALTH + HEALTHS.length;
 
 export function paintCodes(fleet: Fleet, mode: Mode): Uint8Array {
-  const meaning = MEANINGS[mode];
+  const meaning = MODE_INFO[mode];
   if (meaning.scale === null) return healthCodes(fleet).map((health) => FIRST_HEALTH + health);
   const codes = new Uint8Array(fleet.rows);
   const steep = LEVELS / (meaning.high - meaning.low);
@@ -23,8 +23,8 @@ function level(place: number): number {
   return Math.min(LEVELS - 1, Math.max(0, Math.floor(place)));
 }
 
-// How many devices there are of each code.
-export function counted(codes: Uint8Array, rows: ArrayLike<number>): Uint32Array {
+// Number of devices by code.
+export function countCodes(codes: Uint8Array, rows: ArrayLike<number>): Uint32Array {
   const counts = new Uint32Array(CODES);
   for (let place = 0; place < rows.length; place += 1) {
     const code = codes[rows[place] as number] as number;

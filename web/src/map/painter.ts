@@ -1,6 +1,6 @@
-// Keeps one canvas up to date: at most one drawing a frame, and only of what is in sight.
+// Draws the visible part of the map, at most once per frame.
 import { type Fleet, textOf } from "./fleet";
-import { DEEP, HEADING, type Layout, lineAt, spotOf } from "./layout";
+import { DEEP, HEADING, type Layout, lineAt, positionOf } from "./layout";
 import { shownSince } from "./measure";
 import { type Painting, paint } from "./raster";
 
@@ -8,8 +8,8 @@ const NAME_FONT = '11px system-ui, -apple-system, "Segoe UI", "Noto Sans", "Deja
 
 export interface Elements {
   canvas: HTMLCanvasElement;
-  cursor: HTMLElement; // around the device that is pointed at
-  headings: () => ArrayLike<HTMLElement>; // one for each group
+  cursor: HTMLElement; // frame around the hovered device
+  headings: () => ArrayLike<HTMLElement>; // one per group
 }
 
 export class Painter {
@@ -44,7 +44,7 @@ export class Painter {
     this.request();
   }
 
-  // What is drawn next is an answer to what the reader did then, as of performance.now().
+  // The next drawing is the response to an input at this time of performance.now().
   answer(since: number): void {
     this.since.push(since);
     this.request();
@@ -89,7 +89,7 @@ export class Painter {
     if (painting.layout.label > 0) drawNames(context, painting, this.top, this.size.height, ratio);
   }
 
-  // The heading of a group stays in sight as long as the group does.
+  // The heading of a group is sticky while the group is visible.
   private placeHeadings(layout: Layout): void {
     const elements = this.elements.headings();
     for (const [group, y] of layout.headings.entries()) {
@@ -105,7 +105,7 @@ export class Painter {
     const there = this.pointed !== null && this.pointed < layout.arrangement.rows.length;
     cursor.hidden = !there;
     if (!there) return;
-    const { x, y } = spotOf(layout, this.pointed as number);
+    const { x, y } = positionOf(layout, this.pointed as number);
     cursor.style.transform = `translate(${x}px, ${y - this.top}px)`;
     cursor.style.width = cursor.style.height = `${layout.size}px`;
   }
@@ -142,9 +142,9 @@ function drawNames(
   context.restore();
 }
 
-const LEAST_SHOWN = 5; // characters: fewer tell nothing
+const LEAST_SHOWN = 5; // characters
 
-// Names of nodes begin with what they are and end with which one it is: the middle goes.
+// Shortens a node's name in the middle: start and end are the most useful parts.
 export function shortened(name: string, room: number, widthOf: (text: string) => number): string {
   if (widthOf(name) <= room) return name;
   for (let shown = name.length - 1; shown >= LEAST_SHOWN; shown -= 1) {

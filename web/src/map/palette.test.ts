@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import css from "../style/tokens.css?raw";
-import { along, mixed, paletteOf, pixel, type Rgb, rgb } from "./palette";
+import { interpolate, mix, paletteOf, pixel, type Rgb, rgb } from "./palette";
 
 const [light = "", dark = ""] = css.split(':root[data-theme="dark"]');
 
@@ -8,7 +8,7 @@ function tokens(of: string): (name: string) => string {
   return (name) => new RegExp(`--${name}:\\s*(#[0-9a-f]{6})`, "i").exec(of)?.[1] ?? "";
 }
 
-// How light it looks, 0 to 1: what is left of a scale for those who see no hues.
+// Relative luminance, 0 to 1.
 function luminance(colour: Rgb): number {
   const [red, green, blue] = colour.map((part) => {
     const value = part / 255;
@@ -23,7 +23,7 @@ const THEMES = [
 ];
 
 test.each(THEMES.flatMap((theme) => ["scale", "heat"].map((scale) => ({ ...theme, scale }))))(
-  "$scale in $theme is read by lightness alone, and never vanishes in the ground",
+  "$scale in $theme is ordered by lightness and visible on the background",
   ({ token, scale }) => {
     const ground = luminance(rgb(token("surface")));
     const stops = [0, 1, 2, 3, 4].map((stop) => luminance(rgb(token(`${scale}-${stop}`))));
@@ -37,7 +37,7 @@ test.each(THEMES.flatMap((theme) => ["scale", "heat"].map((scale) => ({ ...theme
 );
 
 test.each(THEMES)(
-  "every code has a colour in $theme, and stale and dim ones are nearer to the ground",
+  "every code has a colour in $theme; stale and dim ones are closer to the background",
   ({ token }) => {
     const palette = paletteOf("scale", token);
     expect(palette.plain.every((colour) => colour >>> 24 === 255)).toBe(true);
@@ -52,14 +52,14 @@ function fromPixel(colour: number): Rgb {
   return [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255];
 }
 
-test("colours as pixels", () => {
+test("converts colours to pixels", () => {
   expect(rgb("#0f766e")).toEqual([15, 118, 110]);
   expect(rgb("#fa0")).toEqual([255, 170, 0]);
   expect(() => rgb("red")).toThrow();
   expect(pixel([1, 2, 3])).toBe(0xff030201);
-  expect(mixed([0, 0, 0], [100, 200, 50], 0.5)).toEqual([50, 100, 25]);
+  expect(mix([0, 0, 0], [100, 200, 50], 0.5)).toEqual([50, 100, 25]);
   expect(
-    along(
+    interpolate(
       [
         [0, 0, 0],
         [100, 100, 100],
@@ -69,7 +69,7 @@ test("colours as pixels", () => {
     ),
   ).toEqual([150, 50, 50]);
   expect(
-    along(
+    interpolate(
       [
         [0, 0, 0],
         [100, 100, 100],

@@ -1,36 +1,36 @@
 import { expect, test } from "vitest";
-import { frame, type Pixels, shaped, square } from "./raster";
+import { drawHealthShape, fillRect, frame, type Pixels } from "./raster";
 
-function paper(size = 8): Pixels {
+function blank(size = 8): Pixels {
   return { data: new Uint32Array(size * size), width: size, height: size };
 }
 
-function seen({ data, width, height }: Pixels): string[] {
+function asText({ data, width, height }: Pixels): string[] {
   return Array.from({ length: height }, (_, row) =>
     [...data.subarray(row * width, (row + 1) * width)].map((one) => ".#"[one] ?? "?").join(""),
   );
 }
 
-test("a square, and no more than the paper", () => {
-  const one = paper(4);
-  square(one, 1, 1, 2, 2, 1);
-  expect(seen(one)).toEqual(["....", ".##.", ".##.", "...."]);
-  const cut = paper(4);
-  square(cut, -1, 3, 3, 3, 1);
-  expect(seen(cut)).toEqual(["....", "....", "....", "##.."]);
+test("a rectangle is clipped to the image", () => {
+  const one = blank(4);
+  fillRect(one, 1, 1, 2, 2, 1);
+  expect(asText(one)).toEqual(["....", ".##.", ".##.", "...."]);
+  const cut = blank(4);
+  fillRect(cut, -1, 3, 3, 3, 1);
+  expect(asText(cut)).toEqual(["....", "....", "....", "##.."]);
 });
 
 test("a frame", () => {
-  const one = paper(4);
+  const one = blank(4);
   frame(one, 0, 0, 4, 1, 1);
-  expect(seen(one)).toEqual(["####", "#..#", "#..#", "####"]);
+  expect(asText(one)).toEqual(["####", "#..#", "#..#", "####"]);
 });
 
-test("no two healths have the same shape", () => {
+test("each health has its own shape", () => {
   const shapes = [0, 1, 2, 3, 4].map((health) => {
-    const one = paper(8);
-    shaped(one, 0, 0, 8, 1, health, 0);
-    return seen(one).join("\n");
+    const one = blank(8);
+    drawHealthShape(one, 0, 0, 8, 1, health, 0);
+    return asText(one).join("\n");
   });
   expect(new Set(shapes).size).toBe(5);
 });

@@ -1,11 +1,11 @@
-// Devices straight into pixels: 80,000 small squares in a few milliseconds, where drawing calls would take many frames.
+// Writes devices directly into pixels: 80,000 squares in a few milliseconds. Canvas drawing calls would take many frames.
 import { DEEP, type Layout, lineAt } from "./layout";
 import { FIRST_HEALTH, NOT_KNOWN } from "./paint-codes";
 import type { Palette } from "./palette";
 
 export interface Pixels {
   data: Uint32Array;
-  width: number; // in pixels of the screen, as all numbers here
+  width: number; // in device pixels, as all numbers here
   height: number;
 }
 
@@ -14,14 +14,14 @@ export interface Painting {
   codes: Uint8Array; // by row of the fleet
   healths: Uint8Array;
   stale: Uint8Array;
-  found: Uint8Array | null; // null: nothing is sought
+  found: Uint8Array | null; // null: no search
   palette: Palette;
 }
 
-const MARKED = 1000; // devices: few small ones that are found would not be seen without a mark
-const SHAPES_FROM = 6; // smaller squares have room for a colour and no more
+const MARKED = 1000; // maximum number of small matches that get a mark
+const SHAPES_FROM = 6; // pixels; smaller squares have only a colour
 
-// The part of the map from `top` on, in CSS pixels; `ratio` pixels of the screen to one of them.
+// Draws the map from `top` (CSS pixels); `ratio`: device pixels per CSS pixel.
 export function paint(pixels: Pixels, painting: Painting, top: number, ratio: number): void {
   const { layout, palette } = painting;
   const { arrangement, pitch } = layout;
@@ -51,7 +51,7 @@ export function paint(pixels: Pixels, painting: Painting, top: number, ratio: nu
     }
   }
   if (marks.length > MARKED) return;
-  for (const { x, y } of marks) square(pixels, x - 2, y - 2, size + 4, size + 4, palette.mark);
+  for (const { x, y } of marks) fillRect(pixels, x - 2, y - 2, size + 4, size + 4, palette.mark);
   for (const { row, x, y } of marks) device(pixels, painting, row, x, y, size);
 }
 
@@ -60,31 +60,31 @@ function device(pixels: Pixels, painting: Painting, row: number, x: number, y: n
   const code = codes[row] as number;
   const health = healths[row] as number;
   const dimmed = found !== null && !found[row];
-  // What is lost is stale too, and must not fade for it.
+  // Unhealthy devices do not fade: lost devices are always stale.
   const faded = stale[row] && !(code >= FIRST_HEALTH && health >= 1 && health <= 3);
   const colours = dimmed ? palette.dim : faded ? palette.stale : palette.plain;
   const colour = colours[code] as number;
   if (size < SHAPES_FROM) {
-    square(pixels, x, y, size, size, colour);
+    fillRect(pixels, x, y, size, size, colour);
     return;
   }
   if (code >= FIRST_HEALTH) {
-    shaped(pixels, x, y, size, colour, code - FIRST_HEALTH, palette.ground);
+    drawHealthShape(pixels, x, y, size, colour, code - FIRST_HEALTH, palette.ground);
     return;
   }
   if (code === NOT_KNOWN) frame(pixels, x, y, size, Math.max(1, Math.round(size / 8)), colour);
-  else square(pixels, x, y, size, size, colour);
+  else fillRect(pixels, x, y, size, size, colour);
   if (health >= 1 && health <= 3) {
     const frames = dimmed ? palette.dimFrames : palette.frames;
     const thick = Math.max(1, Math.round(size / (health === 1 ? 7 : 5)));
     frame(pixels, x, y, size, thick, frames[health] as number);
-    // Between the frame and what is inside: the two may have the same lightness.
+    // A gap between frame and content, which may have the same lightness.
     if (size >= 12) frame(pixels, x + thick, y + thick, size - 2 * thick, 1, palette.ground);
   }
 }
 
-// Health has a shape beside its colour: whole, a corner cut, a hole, a ring, stripes.
-export function shaped(
+// Each health has a shape in addition to its colour: full, cut corner, hole, ring, stripes.
+export function drawHealthShape(
   pixels: Pixels,
   x: number,
   y: number,
@@ -98,19 +98,19 @@ export function shaped(
     frame(pixels, x, y, size, Math.max(1, Math.round(size / 5)), colour);
     return;
   }
-  square(pixels, x, y, size, size, colour);
+  fillRect(pixels, x, y, size, size, colour);
   if (health === 1) {
     const cut = Math.round(size * 0.6);
     for (let down = 0; down < cut; down += 1)
-      square(pixels, x + size - cut + down, y + down, cut - down, 1, ground);
+      fillRect(pixels, x + size - cut + down, y + down, cut - down, 1, ground);
   } else if (health === 2) {
     const hole = Math.max(2, size - 2 * third);
     const start = (size - hole) >> 1;
-    square(pixels, x + start, y + start, hole, hole, ground);
+    fillRect(pixels, x + start, y + start, hole, hole, ground);
   } else if (health === 4) {
     const stripe = Math.max(1, Math.round(size / 5));
-    square(pixels, x, y + stripe, size, stripe, ground);
-    square(pixels, x, y + 3 * stripe, size, stripe, ground);
+    fillRect(pixels, x, y + stripe, size, stripe, ground);
+    fillRect(pixels, x, y + 3 * stripe, size, stripe, ground);
   }
 }
 
@@ -123,13 +123,13 @@ export function frame(
   colour: number,
 ): void {
   if (size <= 0) return;
-  square(pixels, x, y, size, thick, colour);
-  square(pixels, x, y + size - thick, size, thick, colour);
-  square(pixels, x, y + thick, thick, size - 2 * thick, colour);
-  square(pixels, x + size - thick, y + thick, thick, size - 2 * thick, colour);
+  fillRect(pixels, x, y, size, thick, colour);
+  fillRect(pixels, x, y + size - thick, size, thick, colour);
+  fillRect(pixels, x, y + thick, thick, size - 2 * thick, colour);
+  fillRect(pixels, x + size - thick, y + thick, thick, size - 2 * thick, colour);
 }
 
-export function square(
+export function fillRect(
   pixels: Pixels,
   x: number,
   y: number,

@@ -1,43 +1,43 @@
-// What is known of the device that is pointed at: at once from the map, and a moment later all of it.
+// Tooltip of the hovered device: first the map's values, then all values from the API.
 import { useEffect, useState } from "preact/hooks";
 import type { DeviceRow, DeviceRowPage } from "../api/types";
 import { ABSENT, bytes, celsius, duration, percent, watts } from "../app/units";
-import { concernsNode, useResource } from "../live/resource";
+import { affectsNode, useResource } from "../live/resource";
 import { Value } from "../parts/absent";
 import { Health } from "../parts/health";
 import { vendorName } from "../parts/vendor";
-import { linkOf, type Named, nodeLink, question } from "./device-of";
+import { type DeviceKey, deviceParameters, linkOf, nodeLink } from "./device-key";
 
-const REST_MS = 160; // a pointer on its way elsewhere asks nothing
+const REST_MS = 160; // no request while the pointer moves on
 
-export interface Told {
-  named: Named;
+export interface TipContent {
+  deviceKey: DeviceKey;
   model: string | null;
   health: string;
   stale: boolean;
-  value: string; // of the mode: "Use 42 %"
+  value: string; // of the current mode: "Use 42 %"
 }
 
 interface Props {
-  told: Told;
-  x: number; // of the device, within the frame
+  content: TipContent;
+  x: number; // position of the device in the frame
   y: number;
   size: number;
   frame: { width: number; height: number };
-  links: boolean; // there is no pointer to click with: the ways on are links
+  links: boolean; // touch: show links, since there is no pointer
 }
 
 const WIDTH = 264;
 const HEIGHT = 206;
 
-export function Tooltip({ told, x, y, size, frame, links }: Props) {
-  const { named } = told;
-  const key = `${named.cluster}\n${named.node}\n${named.vendor}\n${named.index}`;
-  const rested = useRested(key);
-  const asked = rested ? question(named) : null;
+export function Tooltip({ content, x, y, size, frame, links }: Props) {
+  const { deviceKey } = content;
+  const key = `${deviceKey.cluster}\n${deviceKey.node}\n${deviceKey.vendor}\n${deviceKey.index}`;
+  const rested = usePointerRest(key);
+  const asked = rested ? deviceParameters(deviceKey) : null;
   const { data } = useResource<DeviceRowPage>(asked === null ? null : "/api/v1/devices", asked ?? {}, {
-    concerns: concernsNode(named.cluster, named.node),
-    atMostEverySeconds: 5,
+    affects: affectsNode(deviceKey.cluster, deviceKey.node),
+    minIntervalSeconds: 5,
   });
   const device = data?.items.length === 1 ? (data.items[0] ?? null) : null;
   return (
@@ -47,22 +47,23 @@ export function Tooltip({ told, x, y, size, frame, links }: Props) {
       style={placed(x, y, size, frame)}
     >
       <div class="map-tip-name">
-        {named.node}
-        <span class="soft"> / {named.index ?? ABSENT}</span>
+        {deviceKey.node}
+        <span class="soft"> / {deviceKey.index ?? ABSENT}</span>
       </div>
       <div class="soft small map-tip-line">
-        {named.cluster} · {told.model ?? (named.vendor ? vendorName(named.vendor) : "model not known")}
+        {deviceKey.cluster} ·{" "}
+        {content.model ?? (deviceKey.vendor ? vendorName(deviceKey.vendor) : "model not known")}
       </div>
       <div class="map-tip-value">
-        <Health state={told.health} reason={device?.health_reason} showReason />
-        {told.stale ? <span class="soft"> stale</span> : null}
-        {told.value ? <span>{told.value}</span> : null}
+        <Health state={content.health} reason={device?.health_reason} showReason />
+        {content.stale ? <span class="soft"> stale</span> : null}
+        {content.value ? <span>{content.value}</span> : null}
       </div>
       <Numbers device={device} />
       {links ? (
         <div class="map-tip-ways">
           {device ? <a href={linkOf(device)}>Open device</a> : null}
-          <a href={nodeLink(named)}>Open node</a>
+          <a href={nodeLink(deviceKey)}>Open node</a>
         </div>
       ) : (
         <div class="soft small">Click: open device · Shift+click: open node</div>
@@ -104,7 +105,7 @@ function part(of: Maybe, whole: Maybe, written: (value: Maybe) => string): strin
   return whole === null || whole === undefined ? written(of) : `${written(of)} of ${written(whole)}`;
 }
 
-// Right of and below the device, or on the other side where there is no room.
+// Right of and below the device, or on the other side if there is no room.
 function placed(x: number, y: number, size: number, frame: { width: number; height: number }) {
   const right = x + size + 10;
   const left = right + WIDTH <= frame.width ? right : Math.max(0, x - WIDTH - 10);
@@ -113,7 +114,7 @@ function placed(x: number, y: number, size: number, frame: { width: number; heig
   return { left: `${left}px`, top: `${top}px`, width: `${Math.min(WIDTH, frame.width)}px` };
 }
 
-function useRested(key: string): boolean {
+function usePointerRest(key: string): boolean {
   const [rested, setRested] = useState<string | null>(null);
   useEffect(() => {
     const timer = setTimeout(() => setRested(key), REST_MS);

@@ -1,15 +1,15 @@
-// What makes the map quick: numbers that are there before they are wanted, and nothing arranged twice.
+// Prefetching of all modes, and caching of the arrangement.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type Parameters, query } from "../api/client";
 import type { Columns } from "../api/types";
-import { type Arrangement, arranged, type Filters, type Grouping, isAlike } from "./arrangement";
+import { type Arrangement, arrange, type Filters, type Grouping, hasSameRows } from "./arrangement";
 import { type Fleet, fleetOf } from "./fleet";
 import { MODES } from "./modes";
-import { fieldsOf } from "./question";
+import { fieldsOf } from "./parameters";
 
-const AFTER_MS = 1500; // the first picture goes first
+const AFTER_MS = 1500; // after the first drawing
 
-// The numbers of all modes, asked for once: another mode shows them at once, and newer ones a moment later.
+// Data of all modes, fetched once, so that switching the mode shows it immediately.
 export function useSpare(others: Parameters, shown: boolean): Fleet | null {
   const [spare, setSpare] = useState<{ of: string; fleet: Fleet } | null>(null);
   const of = query({ ...others, fields: fieldsOf(...MODES) });
@@ -19,7 +19,7 @@ export function useSpare(others: Parameters, shown: boolean): Fleet | null {
     const timer = setTimeout(() => {
       get<Columns>(`/api/v1/devices/columns${of}`, {}, abort.signal).then(
         (columns) => setSpare({ of, fleet: fleetOf(columns) }),
-        () => {}, // nothing is lost by it: whoever wants another mode asks for it then
+        () => {}, // switching the mode fetches its data
       );
     }, AFTER_MS);
     return () => {
@@ -47,9 +47,9 @@ export function useArrangement(
   const old = last.current;
   if (old?.of === fleet && old.how === how) return old.arrangement;
   const arrangement =
-    old?.how === how && isAlike(old.of, fleet, filters)
+    old?.how === how && hasSameRows(old.of, fleet, filters)
       ? old.arrangement
-      : arranged(fleet, grouping, filters);
+      : arrange(fleet, grouping, filters);
   last.current = { of: fleet, how, arrangement };
   return arrangement;
 }

@@ -1,4 +1,4 @@
-// What is not known is said to be not known, with the reason where the API gives one. Never 0, never empty.
+// An unknown value, with the reason if the API gives one. Never 0, never empty.
 import { ABSENT } from "../app/units";
 import { words } from "./health";
 
@@ -12,7 +12,7 @@ export function Absent({ reason }: { reason?: string | null | undefined }) {
   );
 }
 
-// Any text made by app/units, or a text of the API that may be null.
+// A text from app/units, or a text of the API that may be null.
 export function Value({
   text,
   reason,

@@ -1,6 +1,6 @@
-// How long ago. `seconds` as the API says it stands still until the next answer; `at` grows by the second.
+// Time since an event. `seconds` is fixed until the next response; with `at` it is updated every second.
 import { duration } from "../app/units";
-import { byFleet } from "../live/fleet-clock";
+import { toFleetTime } from "../live/fleet-clock";
 import { Absent } from "./absent";
 import { now } from "./now";
 
@@ -9,7 +9,7 @@ type Props =
   | { at: number | null | undefined; reason?: string | null | undefined }; // seconds since the epoch
 
 export function Age(props: Props) {
-  const seconds = "at" in props ? sinceThen(props.at, byFleet(now.value)) : props.seconds;
+  const seconds = "at" in props ? secondsSince(props.at, toFleetTime(now.value)) : props.seconds;
   if (seconds === null || seconds === undefined) return <Absent reason={props.reason} />;
   const title = "at" in props && props.at ? new Date(props.at * 1000).toLocaleString("en-GB") : undefined;
   return (
@@ -20,6 +20,6 @@ export function Age(props: Props) {
   );
 }
 
-export function sinceThen(at: number | null | undefined, nowMilliseconds: number): number | null {
+export function secondsSince(at: number | null | undefined, nowMilliseconds: number): number | null {
   return at === null || at === undefined ? null : Math.max(0, nowMilliseconds / 1000 - at);
 }

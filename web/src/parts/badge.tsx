@@ -17,12 +17,12 @@ export function Badge({ tone = "plain", title, children }: Props) {
   );
 }
 
-// Data of a simulated cluster always says so.
+// Marks data of a simulated cluster.
 export function Simulated() {
   return <Badge title="From a simulated cluster">simulated</Badge>;
 }
 
-// `state` of the API's rows: stale rows show the last that was read, and how old it is.
+// Marks a stale row with its age.
 export function Stale({
   ageSeconds,
   reason,

@@ -1,13 +1,13 @@
-// A small bar with its number. The number is always there: the bar only makes it quick to see.
+// A small bar with its value as text.
 import { percent } from "../app/units";
 import { Absent } from "./absent";
 import type { Tone } from "./health";
 import "./bar.css";
 
 interface Props {
-  ratio: number | null | undefined; // 0 to 1; null: not known
-  label: string; // what it is of: "use", "memory"; read out, and shown as a title
-  text?: string | undefined; // in the place of "42 %"
+  ratio: number | null | undefined; // 0 to 1; null: unknown
+  label: string; // "use", "memory"; for screen readers and the tooltip
+  text?: string | undefined; // replaces "42 %"
   tone?: "plain" | "warning" | "critical" | undefined;
   wide?: boolean | undefined; // fills its container
 }
@@ -41,7 +41,7 @@ export function Bar({ ratio, label, text, tone = "plain", wide = false }: Props)
   );
 }
 
-// Parts of a whole, side by side: devices by health, by vendor.
+// Parts of a whole side by side, such as devices by health.
 export interface Part {
   key: string;
   label: string;
@@ -51,9 +51,9 @@ export interface Part {
 
 export function PartsBar({ parts, label }: { parts: readonly Part[]; label: string }) {
   const total = parts.reduce((sum, part) => sum + part.count, 0);
-  const said = parts.filter((part) => part.count > 0).map((part) => `${part.count} ${part.label}`);
+  const counts = parts.filter((part) => part.count > 0).map((part) => `${part.count} ${part.label}`);
   return (
-    <span class="parts-bar" role="img" aria-label={`${label}: ${said.join(", ") || "none"}`}>
+    <span class="parts-bar" role="img" aria-label={`${label}: ${counts.join(", ") || "none"}`}>
       {parts.map((part) =>
         part.count > 0 ? (
           <span

@@ -1,8 +1,8 @@
-// A short list of events, newest first; the view of events has the long one.
+// A short list of events, newest first.
 import type { Event } from "../api/types";
 import { fleetNow } from "../live/fleet-clock";
 import "./event-list.css";
-import { kindName, placeOfEvent, textBesidePlace, timeOfEvent, toneOfEvent } from "./events";
+import { eventPlace, eventTime, eventTone, kindName, textWithoutPlace } from "./events";
 import { HealthIcon } from "./health";
 
 export function EventList({
@@ -15,7 +15,7 @@ export function EventList({
   return (
     <ol class="event-list">
       {events.map((event) => {
-        const place = placeOfEvent(event);
+        const place = eventPlace(event);
         return (
           <li key={`${event.id} ${event.at}`} class="event-list-event">
             <time
@@ -23,10 +23,10 @@ export function EventList({
               dateTime={new Date(event.at * 1000).toISOString()}
               title={new Date(event.at * 1000).toLocaleString("en-GB")}
             >
-              {timeOfEvent(event.at, new Date(fleetNow()))}
+              {eventTime(event.at, new Date(fleetNow()))}
             </time>
             <span class="event-list-kind">
-              <HealthIcon tone={toneOfEvent(event)} /> {kindName(event.kind)}
+              <HealthIcon tone={eventTone(event)} /> {kindName(event.kind)}
               <span class="unseen">, {event.severity}</span>
             </span>
             <span class="event-list-text">
@@ -38,7 +38,7 @@ export function EventList({
                   {event.node || event.pod ? <span class="event-list-cluster">{event.cluster} </span> : null}
                 </>
               ) : null}
-              <span class="event-list-said">{textBesidePlace(event)}</span>
+              <span class="event-list-said">{textWithoutPlace(event)}</span>
             </span>
           </li>
         );

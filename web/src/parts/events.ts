@@ -1,8 +1,8 @@
-// Events of the fleet's log: what they are called, how grave they are, where they lead, which of them are meant.
+// Events of the fleet's log: names, severity, links and filters.
 import type { Event, EventKind, Severity } from "../api/types";
 import { linkTo } from "../app/routes";
 import { clock } from "../app/units";
-import { asWord, wordsOf } from "./filters/words";
+import { escapeValue, valuesOf } from "./filters/values";
 import type { Tone } from "./health";
 
 export const KINDS: Record<EventKind, string> = {
@@ -37,13 +37,13 @@ export function kindName(kind: string): string {
   return KINDS[kind as EventKind] ?? kind.replaceAll("_", " ");
 }
 
-export function toneOfEvent({ severity, kind }: Event): Tone {
+export function eventTone({ severity, kind }: Event): Tone {
   if (kind === "device_lost") return "lost";
   if (severity !== "info") return severity;
   return GOOD.has(kind) ? "ok" : "unknown";
 }
 
-// Ids are long, and what tells them apart is in their first letters: "nvidia:GPU-4257b940-…" is "GPU-4257b940…".
+// Shortens an id: "nvidia:GPU-4257b940-…" to "GPU-4257b940…".
 export function shortId(id: string): string {
   const own = id.slice(id.indexOf(":") + 1);
   if (own.length <= 16) return own;
@@ -56,8 +56,8 @@ export interface EventPlace {
   href: string;
 }
 
-// The most exact place that it is about.
-export function placeOfEvent({ cluster, node, device, namespace, pod }: Event): EventPlace {
+// The most specific object of an event.
+export function eventPlace({ cluster, node, device, namespace, pod }: Event): EventPlace {
   if (pod && namespace) {
     const text = `${namespace}/${pod}`;
     return { text, title: text, href: linkTo("pod", { cluster, namespace, pod }) };
@@ -70,16 +70,16 @@ export function placeOfEvent({ cluster, node, device, namespace, pod }: Event): 
   return { text: cluster, title: cluster, href: linkTo("cluster", { cluster }) };
 }
 
-// The text begins with what it is about; beside a link to just that, it need not.
-export function textBesidePlace({ text, device, node, cluster, namespace, pod }: Event): string {
+// The event's text without the name that it starts with, for use beside a link of that name.
+export function textWithoutPlace({ text, device, node, cluster, namespace, pod }: Event): string {
   for (const name of [device, pod && namespace ? `${namespace}/${pod}` : null, pod, node, cluster]) {
     if (name && text.startsWith(name)) return text.slice(name.length).replace(/^[:\s]+/, "");
   }
   return text;
 }
 
-// Today's have a time, older ones a day too.
-export function timeOfEvent(at: number, now: Date): string {
+// Time of day, with the date if it is not today.
+export function eventTime(at: number, now: Date): string {
   const then = new Date(at * 1000);
   const day =
     then.toDateString() === now.toDateString()
@@ -92,24 +92,24 @@ export const FILTERS = ["severity", "kind", "cluster", "node", "device", "namesp
 export type Filters = Partial<Record<(typeof FILTERS)[number], readonly string[]>>;
 
 export function filtersOf(address: URLSearchParams): Filters {
-  return Object.fromEntries(FILTERS.map((name) => [name, wordsOf(address, name)]));
+  return Object.fromEntries(FILTERS.map((name) => [name, valuesOf(address, name)]));
 }
 
-// As the API and an address have them.
-export function questionOf(filters: Filters): Filters {
-  return Object.fromEntries(FILTERS.map((name) => [name, (filters[name] ?? []).map(asWord)]));
+// Filters as parameters of the API and of the page's address.
+export function filterParameters(filters: Filters): Filters {
+  return Object.fromEntries(FILTERS.map((name) => [name, (filters[name] ?? []).map(escapeValue)]));
 }
 
-export function meant(event: Event, filters: Filters): boolean {
+export function matchesFilters(event: Event, filters: Filters): boolean {
   return FILTERS.every((name) => {
     const wanted = filters[name];
     return !wanted || wanted.length === 0 || wanted.includes(event[name] ?? "");
   });
 }
 
-// What was asked for once and what came since, newest first, each once. `asked` is oldest first, as the API has it.
-// Numbers start anew when the fleet is restarted: what is told apart by number alone would then be lost.
-export function joined(asked: readonly Event[], since: readonly Event[], limit: number): Event[] {
+// Merges fetched events (oldest first) with events of the stream, newest first, without duplicates. Ids start again when
+// the fleet restarts, so an event is identified by id and time.
+export function mergeEvents(asked: readonly Event[], since: readonly Event[], limit: number): Event[] {
   const seen = new Set<string>();
   const all: Event[] = [];
   for (const event of [...since, ...asked.toReversed()]) {

@@ -1,4 +1,4 @@
-// Names and values beside each other: what a device, a pod, a cluster is.
+// A list of names and values.
 import type { ComponentChildren } from "preact";
 import { Value } from "./absent";
 import "./facts.css";

@@ -1,4 +1,4 @@
-// Health is told three times over: by a shape, by a word, and by a colour for those who see it.
+// Health is shown by shape, word and colour.
 import type { ComponentChildren } from "preact";
 import "./health.css";
 
@@ -16,12 +16,12 @@ const TONES: Record<string, Tone> = {
   unread: "unknown",
 };
 
-// A word of the API (health of a device, state of a node) as one of five tones.
+// The tone of a device's health or a node's state.
 export function toneOf(state: string): Tone {
   return TONES[state] ?? "unknown";
 }
 
-// The reasons of the API are words for programs: device_lost, over_temperature.
+// Formats identifiers of the API such as device_lost.
 export function words(reason: string): string {
   return reason.replaceAll("_", " ").replaceAll(",", ", ").replace(/ {2,}/g, " ");
 }
@@ -59,7 +59,7 @@ const SHAPES: Record<Tone, ComponentChildren> = {
   ),
 };
 
-// The shape alone: only beside a word that says the same.
+// The icon alone; it needs a text beside it.
 export function HealthIcon({ tone }: { tone: Tone }) {
   return (
     <svg class={`health-icon health-${tone}`} viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
@@ -71,7 +71,7 @@ export function HealthIcon({ tone }: { tone: Tone }) {
 interface Props {
   state: string; // ok, warning, critical, lost, unknown; or a node's fresh, stale, incompatible, unread
   reason?: string | null | undefined;
-  showReason?: boolean | undefined; // in the text too, not only as a title
+  showReason?: boolean | undefined; // as text, not only as a tooltip
 }
 
 export function Health({ state, reason, showReason = false }: Props) {

@@ -1,4 +1,4 @@
-// Whether the page is as narrow as a telephone: where a table of many columns becomes a list.
+// Whether the page is as narrow as a phone, where wide tables become lists.
 import { signal } from "@preact/signals";
 
 const query = typeof matchMedia === "undefined" ? null : matchMedia("(max-width: 640px)");

@@ -1,4 +1,4 @@
-// The time, for ages that grow while one looks. The clock runs only while something shows it.
+// The current time, updated every second while a component uses it.
 import { signal } from "@preact/signals";
 
 let timer: ReturnType<typeof setInterval> | undefined;

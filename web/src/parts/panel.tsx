@@ -1,11 +1,11 @@
-// A part of a view with a heading of its own.
+// A section of a view with a heading.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import "./panel.css";
 
 interface Props {
   title: string;
-  aside?: ComponentChildren; // beside the heading: a count, a link to all of it
+  aside?: ComponentChildren; // beside the heading: a count or a link
   level?: 2 | 3 | undefined;
   flush?: boolean | undefined; // no padding: for tables
   children: ComponentChildren;
@@ -24,7 +24,7 @@ export function Panel({ title, aside, level = 2, flush = false, children }: Prop
         </Heading>
         {aside ? <div class="panel-aside">{aside}</div> : null}
       </div>
-      {/* What scrolls can be scrolled by keys. */}
+      {/* A scrollable body must be reachable by keyboard. */}
       <div
         ref={body}
         class="panel-body"
@@ -43,7 +43,7 @@ function useScrolls(of: { current: HTMLElement | null }, may: boolean): boolean 
     if (element && may)
       setScrolls(element.scrollWidth > element.clientWidth || element.scrollHeight > element.clientHeight);
   };
-  useEffect(look); // other content came
+  useEffect(look); // the content may have changed
   useEffect(() => {
     const element = of.current;
     if (!element || !may) return;

@@ -1,14 +1,14 @@
-// A table of a few rows that are only read: no sort, no paging.
+// A small table without sorting and paging.
 import type { ComponentChildren } from "preact";
 
 export interface Row {
   key: string;
-  cells: readonly ComponentChildren[]; // the first names the row
+  cells: readonly ComponentChildren[]; // the first is the row header
 }
 
 interface Props {
   caption: string;
-  columns: readonly string[]; // "#Use": a number
+  columns: readonly string[]; // "#Use": a numeric column
   rows: readonly Row[];
 }
 

@@ -1,4 +1,4 @@
-// The lines of a sparkline. A value that is not known is a gap, never a fall to 0.
+// The SVG path of a sparkline. Unknown values are gaps.
 
 export interface Frame {
   width: number;
@@ -34,7 +34,7 @@ export function sparklinePath(
     const y = (1 + (height - 2) * (1 - (value - min) / (max - min))).toFixed(1);
     const alone = !drawing && (values[place + 1] ?? null) === null;
     path += drawing ? `L${x} ${y}` : `M${x} ${y}`;
-    if (alone) path += "h1"; // one value between gaps is a dot
+    if (alone) path += "h1"; // a single value between gaps is a dot
     drawing = true;
   }
   return path;

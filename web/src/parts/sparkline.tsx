@@ -1,11 +1,11 @@
-// A line the size of a word. Its numbers are elsewhere on the page, or in its label.
+// A small line chart.
 import { range, sparklinePath } from "./sparkline-path";
 import "./sparkline.css";
 
 interface Props {
-  values: readonly (number | null)[]; // null: not known then
+  values: readonly (number | null)[]; // null: unknown
   label: string;
-  max?: number | undefined; // 1 for ratios; else the highest of the values
+  max?: number | undefined; // default: the highest value
   width?: number | undefined;
   height?: number | undefined;
   wide?: boolean | undefined; // fills its container

@@ -1,11 +1,11 @@
-// What a view shows when it has nothing to show, or nothing new.
+// Loading, empty, error and stale states of a view.
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api/client";
 import type { Resource } from "../live/resource";
 import { HealthIcon } from "./health";
 import "./states.css";
 
-// A skeleton of the size of what comes. It takes its room at once and shows itself after 150 ms.
+// A skeleton of the expected size. It becomes visible after 150 ms.
 export function Loading({
   rows = 6,
   label = "Loading",
@@ -23,7 +23,7 @@ export function Loading({
 }
 
 interface EmptyProps {
-  title: string; // why: "No pod matches these filters"
+  title: string; // the reason: "No pod matches these filters"
   children?: ComponentChildren; // what to do about it
   action?: { text: string; run: () => void } | undefined;
 }
@@ -42,7 +42,7 @@ export function Empty({ title, children, action }: EmptyProps) {
   );
 }
 
-// Why something could not be had. What was had before stays visible below it.
+// A failed request. Older data stays visible below it.
 export function ProblemNote({ problem, retry }: { problem: Problem; retry?: (() => void) | undefined }) {
   return (
     <div class="note note-critical" role="alert">
@@ -60,7 +60,7 @@ export function ProblemNote({ problem, retry }: { problem: Problem; retry?: (() 
   );
 }
 
-// Why what is shown is old.
+// Why the data is stale.
 export function StaleNote({ children }: { children: ComponentChildren }) {
   return (
     <div class="note note-warning" role="status">
@@ -70,14 +70,14 @@ export function StaleNote({ children }: { children: ComponentChildren }) {
   );
 }
 
-interface AnswerProps<T> {
+interface ResourceViewProps<T> {
   of: Resource<T>;
-  loading?: ComponentChildren; // in the place of the usual skeleton
+  loading?: ComponentChildren; // replaces the default skeleton
   children: (data: T) => ComponentChildren;
 }
 
-// A question's answer in whatever state it is: skeleton, problem, data, or old data with the problem above it.
-export function Answer<T>({ of, loading, children }: AnswerProps<T>) {
+// Shows a resource in any state: skeleton, problem, data, or old data with a problem above it.
+export function ResourceView<T>({ of, loading, children }: ResourceViewProps<T>) {
   return (
     <>
       {of.problem ? <ProblemNote problem={of.problem} retry={of.refetch} /> : null}

@@ -1,14 +1,14 @@
-// One number of importance, with what it is and a line below.
+// A key figure with title and details.
 import type { ComponentChildren } from "preact";
 import { Value } from "./absent";
 import "./tile.css";
 
 interface Props {
   title: string;
-  value: string | null | undefined; // made by app/units; "–" or null: not known
+  value: string | null | undefined; // from app/units; "–" or null: unknown
   of?: string | undefined; // after the value, smaller: "of 1 440"
   detail?: ComponentChildren;
-  href?: string | undefined; // the whole tile leads there
+  href?: string | undefined; // link of the whole tile
   tone?: "plain" | "warning" | "lost" | undefined;
   children?: ComponentChildren; // a bar, a sparkline
 }

@@ -4,7 +4,7 @@ export function vendorName(vendor: string): string {
   return VENDOR_TITLES[vendor] ?? vendor;
 }
 
-// One vendor, or several with commas between, as rows of nodes have them.
+// One vendor, or several separated by commas.
 export function Vendor({ vendor }: { vendor: string }) {
   return (
     <span class="vendor">

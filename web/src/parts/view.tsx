@@ -1,4 +1,4 @@
-// The frame of every view: its heading, the way up, and the title of the document.
+// The frame of a view: heading, breadcrumb and document title.
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import "./view.css";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { DeviceRow, NamespaceRow, NodeRow, PodRow } from "../api/types";
-import { type Found, groupsOf, moved, placesFor } from "./results";
+import { type Found, moveSelection, resultGroups, viewResults } from "./results";
 
 const node = (name: string, state = "fresh") =>
   ({ cluster: "a", node: name, models: "H100", state }) as NodeRow;
@@ -15,27 +15,27 @@ const nothing: Found = {
 };
 
 describe("search results", () => {
-  it("leave out what was not found", () => {
-    expect(groupsOf("x", nothing)).toEqual([]);
-    const groups = groupsOf("x", { ...nothing, nodes: { items: [node("n1")], total: 1 } });
+  it("leave out empty groups", () => {
+    expect(resultGroups("x", nothing)).toEqual([]);
+    const groups = resultGroups("x", { ...nothing, nodes: { items: [node("n1")], total: 1 } });
     expect(groups.map(({ title }) => title)).toEqual(["Nodes"]);
     expect(groups[0]?.results).toHaveLength(1);
   });
-  it("end with a way to all of them where there are more", () => {
+  it("end with a link to all if there are more", () => {
     const items = ["1", "2", "3", "4", "5"].map((name) => node(name));
-    const results = groupsOf(" h 1 ", { ...nothing, nodes: { items, total: 81 } })[0]?.results ?? [];
+    const results = resultGroups(" h 1 ", { ...nothing, nodes: { items, total: 81 } })[0]?.results ?? [];
     expect(results).toHaveLength(6);
     expect(results[5]).toMatchObject({ title: "All 81 matching nodes", href: "/nodes?q=h+1" });
   });
-  it("have each pod once, whatever it has rows", () => {
+  it("contain each pod once", () => {
     const items = [pod("train"), pod("train"), pod("serve")];
-    const results = groupsOf("r", { ...nothing, pods: { items, total: 3 } })[0]?.results ?? [];
+    const results = resultGroups("r", { ...nothing, pods: { items, total: 3 } })[0]?.results ?? [];
     expect(results.map(({ title }) => title)).toEqual(["train", "serve"]);
-    const more = groupsOf("r", { ...nothing, pods: { items, total: 99 } })[0]?.results ?? [];
-    expect(more.at(-1)?.title).toBe("All matching pods"); // of rows, not of pods: no number
+    const more = resultGroups("r", { ...nothing, pods: { items, total: 99 } })[0]?.results ?? [];
+    expect(more.at(-1)?.title).toBe("All matching pods"); // the total counts rows, not pods
   });
-  it("say what is not well, and encode ids", () => {
-    const found = groupsOf("x", {
+  it("show problems and encode ids", () => {
+    const found = resultGroups("x", {
       ...nothing,
       nodes: { items: [node("n1", "stale")], total: 1 },
       devices: { items: [device("nvidia:GPU/1", "lost")], total: 1 },
@@ -47,15 +47,15 @@ describe("search results", () => {
       href: "/devices/a/n%201/nvidia%3AGPU%2F1",
     });
   });
-  it("lead from a namespace to its pods", () => {
+  it("link a namespace to its pods", () => {
     const row = { cluster: "a", namespace: "ml", devices: 4, pods: 2 } as NamespaceRow;
-    const [group] = groupsOf("ml", { ...nothing, namespaces: { items: [row], total: 1 } });
+    const [group] = resultGroups("ml", { ...nothing, namespaces: { items: [row], total: 1 } });
     expect(group?.results[0]?.href).toBe("/pods?cluster=a&namespace=ml");
   });
-  it("begin with views of that name", () => {
-    expect(placesFor("ma")?.results.map(({ href }) => href)).toEqual(["/map"]);
-    expect(placesFor(" ")).toBeNull();
-    expect(placesFor("zzz")).toBeNull();
+  it("start with views of that name", () => {
+    expect(viewResults("ma")?.results.map(({ href }) => href)).toEqual(["/map"]);
+    expect(viewResults(" ")).toBeNull();
+    expect(viewResults("zzz")).toBeNull();
   });
 });
 
@@ -67,6 +67,6 @@ describe("the arrow keys", () => {
     [0, -1, 3, -1],
     [-1, 1, 0, -1],
   ] as const)("from %s by %s of %s to %s", (chosen, by, results, expected) => {
-    expect(moved(chosen, by, results)).toBe(expected);
+    expect(moveSelection(chosen, by, results)).toBe(expected);
   });
 });

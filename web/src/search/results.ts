@@ -1,8 +1,8 @@
-// What the search box offers for a text: places, then what the fleet knows, each with where it leads.
+// Results of the search box: views, then nodes, devices, pods and namespaces.
 import type { DeviceRow, NamespaceRow, NodeRow, PodRow } from "../api/types";
 import { DESTINATIONS } from "../app/destinations";
 import { linkTo, type View } from "../app/routes";
-import { howMany } from "../app/units";
+import { plural } from "../app/units";
 
 export interface Found {
   nodes: { items: NodeRow[]; total: number };
@@ -16,7 +16,7 @@ export interface Result {
   title: string;
   detail: string;
   href: string;
-  health: string | null; // of devices, or a node's state, where it is not well
+  health: string | null; // health of a device or state of a node, if not ok
 }
 
 export interface ResultGroup {
@@ -24,9 +24,9 @@ export interface ResultGroup {
   results: readonly Result[];
 }
 
-const OF_EACH = 5;
+const PER_GROUP = 5;
 
-export function placesFor(text: string): ResultGroup | null {
+export function viewResults(text: string): ResultGroup | null {
   const wanted = text.trim().toLowerCase();
   if (wanted === "") return null;
   const results = DESTINATIONS.filter(({ title }) => title.toLowerCase().startsWith(wanted)).map(
@@ -41,7 +41,7 @@ export function placesFor(text: string): ResultGroup | null {
   return results.length > 0 ? { title: "Views", results } : null;
 }
 
-export function groupsOf(text: string, found: Found): ResultGroup[] {
+export function resultGroups(text: string, found: Found): ResultGroup[] {
   const groups = [
     group("Nodes", "nodes", text, found.nodes.items.map(ofNode), found.nodes.total),
     group("Devices", "devices", text, found.devices.items.map(ofDevice), found.devices.total),
@@ -58,7 +58,7 @@ export function groupsOf(text: string, found: Found): ResultGroup[] {
   return groups.filter((one) => one.results.length > 0);
 }
 
-// Rows of pods are one for each container and device, so that their number is not that of pods: total null.
+// total null: unknown. The API counts rows of containers and devices, not pods.
 function group(
   title: string,
   view: View,
@@ -67,7 +67,7 @@ function group(
   total: number | null,
   more = false,
 ): ResultGroup {
-  const shown = results.slice(0, OF_EACH);
+  const shown = results.slice(0, PER_GROUP);
   if (more || shown.length < (total ?? results.length)) {
     shown.push({
       key: `all:${view}`,
@@ -124,14 +124,14 @@ function ofNamespace(row: NamespaceRow): Result {
   return {
     key: `namespace:${row.cluster}/${row.namespace}`,
     title: row.namespace,
-    detail: `${row.cluster} · ${howMany(row.devices, "device")} · ${howMany(row.pods, "pod")}`,
+    detail: `${row.cluster} · ${plural(row.devices, "device")} · ${plural(row.pods, "pod")}`,
     href: linkTo("pods", {}, { cluster: row.cluster, namespace: row.namespace }),
     health: null,
   };
 }
 
-// The arrow keys go round: past the last comes the field itself (-1), then the first.
-export function moved(chosen: number, by: 1 | -1, results: number): number {
+// The arrow keys wrap around: after the last result comes the field itself (-1), then the first.
+export function moveSelection(chosen: number, by: 1 | -1, results: number): number {
   if (results === 0) return -1;
   const next = chosen + by;
   if (next < -1) return results - 1;

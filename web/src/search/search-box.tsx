@@ -1,19 +1,19 @@
-// The search box of the header: a field and a list below it, worked by keys as well as by the mouse.
+// The search box of the header: a combobox with a list of results.
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { Icon } from "../app/icons";
 import { SEARCH_FIELD } from "../app/keyboard";
 import { go } from "../app/location";
 import { linkTo } from "../app/routes";
-import { howMany } from "../app/units";
+import { plural } from "../app/units";
 import { Health } from "../parts/health";
-import { useSearch } from "./ask";
-import { moved, type Result, type ResultGroup } from "./results";
+import { moveSelection, type Result, type ResultGroup } from "./results";
+import { useSearch } from "./use-search";
 import "./search-box.css";
 
 export function SearchBox() {
   const [text, setText] = useState("");
   const [open, setOpen] = useState(false);
-  const [chosenKey, setChosenKey] = useState<string | null>(null); // stays while an answer that has it comes
+  const [chosenKey, setChosenKey] = useState<string | null>(null); // kept across responses that contain it
   const box = useRef<HTMLElement>(null);
   const field = useRef<HTMLInputElement>(null);
   const list = useId();
@@ -33,7 +33,9 @@ export function SearchBox() {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       setOpen(true);
-      setChosenKey(results[moved(chosen, event.key === "ArrowDown" ? 1 : -1, results.length)]?.key ?? null);
+      setChosenKey(
+        results[moveSelection(chosen, event.key === "ArrowDown" ? 1 : -1, results.length)]?.key ?? null,
+      );
     } else if (event.key === "Enter" && text.trim() !== "") {
       event.preventDefault();
       leave(results[chosen]?.href ?? linkTo("devices", {}, { q: text.trim() }));
@@ -88,7 +90,7 @@ export function SearchBox() {
         {shown && !problem && results.length === 0 ? <p class="search-word">No results for “{of}”.</p> : null}
       </div>
       <span class="unseen" role="status">
-        {shown ? howMany(results.length, "result") : ""}
+        {shown ? plural(results.length, "result") : ""}
       </span>
     </search>
   );
@@ -106,7 +108,7 @@ function Groups({ groups, chosen, id, choose }: GroupsProps) {
   return (
     <>
       {groups.map((group) => (
-        // biome-ignore lint/a11y/useSemanticElements: a group of options in a listbox is no fieldset
+        // biome-ignore lint/a11y/useSemanticElements: a group of options in a listbox is not a fieldset
         <div key={group.title} role="group" aria-labelledby={`${id}-${group.title}`}>
           <div id={`${id}-${group.title}`} class="search-title" role="presentation">
             {group.title}
@@ -142,7 +144,7 @@ function Option({ id, result, chosen, choose }: OptionProps) {
     if (chosen) element.current?.scrollIntoView({ block: "nearest" });
   }, [chosen]);
   return (
-    // A link too, so that the middle button opens it beside; the keyboard stays in the field.
+    // Also a link, so that a middle click opens a new tab. The keyboard focus stays in the field.
     <a
       ref={element}
       id={id}

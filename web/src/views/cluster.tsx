@@ -1,18 +1,18 @@
-// One cluster: whether it is read, by which sources, what is in it.
+// One cluster: state, sources, totals and nodes.
 import { path } from "../api/client";
 import type { ClusterView as Cluster, DeviceRowPage, HealthReport, NodeRowPage, Summary } from "../api/types";
 import { linkTo } from "../app/routes";
-import { clock, count, howMany } from "../app/units";
-import { concernsClusters, type Resource, useResource } from "../live/resource";
+import { clock, count, plural } from "../app/units";
+import { affectsClusters, type Resource, useResource } from "../live/resource";
 import { Simulated } from "../parts/badge";
 import { Panel } from "../parts/panel";
-import { Answer, Empty, StaleNote } from "../parts/states";
+import { Empty, ResourceView, StaleNote } from "../parts/states";
 import { View } from "../parts/view";
 import { NodeTable } from "./clusters/node-table";
 import { RefreshButton } from "./clusters/refresh-button";
-import { SaidState } from "./clusters/said";
 import { SourceTable } from "./clusters/source-table";
-import { stateOfCluster } from "./clusters/state";
+import { clusterStatus } from "./clusters/status";
+import { StatusLabel } from "./clusters/status-label";
 import { ByModel } from "./overview/groups";
 import { HistoryPanel } from "./overview/history-panel";
 import { HottestPanel } from "./overview/hottest-panel";
@@ -24,26 +24,30 @@ import "./overview/overview.css";
 const NODES_SHOWN = 15;
 
 export function ClusterView({ cluster }: { cluster: string }) {
-  const calmly = { atMostEverySeconds: 5, concerns: concernsClusters([cluster]) };
-  const own = useResource<Cluster>(`/api/v1/clusters/${path(cluster)}`, {}, calmly);
-  const sums = useResource<Summary>("/api/v1/summary", { cluster, group_by: ["vendor", "model"] }, calmly);
-  const health = useResource<HealthReport>("/api/v1/health", { cluster, limit: 1 }, calmly);
+  const slowRefresh = { minIntervalSeconds: 5, affects: affectsClusters([cluster]) };
+  const own = useResource<Cluster>(`/api/v1/clusters/${path(cluster)}`, {}, slowRefresh);
+  const sums = useResource<Summary>(
+    "/api/v1/summary",
+    { cluster, group_by: ["vendor", "model"] },
+    slowRefresh,
+  );
+  const health = useResource<HealthReport>("/api/v1/health", { cluster, limit: 1 }, slowRefresh);
   const troubled = useResource<NodeRowPage>(
     "/api/v1/nodes",
     { cluster, state: ["incompatible", "stale", "unread"], limit: NODES_SHOWN },
-    calmly,
+    slowRefresh,
   );
   const nodes = useResource<NodeRowPage>(
     "/api/v1/nodes",
     { cluster, sort: ["-devices_unhealthy", "-utilization_ratio"], limit: NODES_SHOWN },
-    calmly,
+    slowRefresh,
   );
   const hottest = useResource<DeviceRowPage>(
     "/api/v1/devices",
     { cluster, sort: "-temperature_celsius", present: "temperature_celsius", limit: 8 },
-    calmly,
+    slowRefresh,
   );
-  const said = own.data ? stateOfCluster(own.data) : null;
+  const status = own.data ? clusterStatus(own.data) : null;
   return (
     <View
       title={own.data?.name ?? cluster}
@@ -51,13 +55,13 @@ export function ClusterView({ cluster }: { cluster: string }) {
       crumbs={[{ text: "Clusters", href: linkTo("clusters") }]}
       badges={
         <>
-          {said ? <SaidState said={said} /> : null}
+          {status ? <StatusLabel status={status} /> : null}
           {own.data?.simulated ? <Simulated /> : null}
         </>
       }
       actions={own.data ? <RefreshButton cluster={cluster} done={own.refetch} /> : null}
     >
-      <Answer of={own}>
+      <ResourceView of={own}>
         {(data) => (
           <>
             <Reach data={data} />
@@ -80,15 +84,15 @@ export function ClusterView({ cluster }: { cluster: string }) {
             </div>
           </>
         )}
-      </Answer>
+      </ResourceView>
     </View>
   );
 }
 
-// Where the API gives an age, it says how old the rest of the page is.
+// A note that the cluster is unreachable, with the time of its data.
 function Reach({ data }: { data: Cluster }) {
   if (data.reachable !== false) return null;
-  const why = stateOfCluster(data).why;
+  const why = clusterStatus(data).why;
   return (
     <StaleNote>
       {data.succeeded_at === null
@@ -122,7 +126,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
         >
           {of.reachable === false ? (
             <p class="clusters-all-stale">
-              {howMany(bad.total, "node")} {bad.total === 1 ? "is" : "are"} stale: the cluster is unreachable.
+              {plural(bad.total, "node")} {bad.total === 1 ? "is" : "are"} stale: the cluster is unreachable.
             </p>
           ) : (
             <NodeTable caption="Nodes that are stale, incompatible or unread" nodes={bad.items} withReason />
@@ -138,7 +142,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
           </a>
         }
       >
-        <Answer of={nodes}>
+        <ResourceView of={nodes}>
           {({ items }) =>
             items.length > 0 ? (
               <NodeTable caption="Nodes, unhealthy and busy ones first" nodes={items} />
@@ -146,7 +150,7 @@ function Nodes({ of, troubled, nodes }: NodesProps) {
               <Empty title="No nodes with accelerators">See the state of the sources above.</Empty>
             )
           }
-        </Answer>
+        </ResourceView>
       </Panel>
     </>
   );

@@ -1,4 +1,4 @@
-// All clusters: which can be read, through what, and what is in them.
+// All clusters with state, sources and totals.
 import type { Clusters, Summary, SummaryRow } from "../api/types";
 import { linkTo } from "../app/routes";
 import { count, watts } from "../app/units";
@@ -9,24 +9,24 @@ import { Simulated } from "../parts/badge";
 import { Bar } from "../parts/bar";
 import { NoClusters } from "../parts/no-clusters";
 import { Panel } from "../parts/panel";
-import { Answer } from "../parts/states";
+import { ResourceView } from "../parts/states";
 import { View } from "../parts/view";
-import { SaidState } from "./clusters/said";
-import { stateOfCluster, stateOfSource } from "./clusters/state";
+import { clusterStatus, sourceStatus } from "./clusters/status";
+import { StatusLabel } from "./clusters/status-label";
 import "./clusters/clusters.css";
 
-const CALMLY = { atMostEverySeconds: 5 };
+const SLOW_REFRESH = { minIntervalSeconds: 5 };
 
 export function ClustersView() {
-  const clusters = useResource<Clusters>("/api/v1/clusters", {}, CALMLY);
-  const sums = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, CALMLY);
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, SLOW_REFRESH);
+  const sums = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, SLOW_REFRESH);
   const of = new Map(sums.data?.groups.map((group) => [group.cluster, group]));
   return (
     <View title="Clusters">
       <Panel title="All clusters" flush aside={clusters.data ? count(clusters.data.total) : null}>
-        <Answer of={clusters}>
+        <ResourceView of={clusters}>
           {({ items }) => (items.length > 0 ? <Table items={items} sums={of} /> : <NoClusters />)}
-        </Answer>
+        </ResourceView>
       </Panel>
     </View>
   );
@@ -59,7 +59,7 @@ function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<st
       </thead>
       <tbody>
         {items.map((cluster) => {
-          const said = stateOfCluster(cluster);
+          const status = clusterStatus(cluster);
           const own = sums.get(cluster.id);
           return (
             <tr key={cluster.id}>
@@ -68,17 +68,17 @@ function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<st
                 {cluster.simulated ? <Simulated /> : null}
               </th>
               <td class="clusters-state">
-                <SaidState said={said} />
-                {said.why && said.tone !== "ok" ? <div class="clusters-why">{said.why}</div> : null}
+                <StatusLabel status={status} />
+                {status.why && status.tone !== "ok" ? <div class="clusters-why">{status.why}</div> : null}
               </td>
               <td>
                 <span class="clusters-sources">
                   {cluster.sources.map((source) => {
-                    const state = stateOfSource(source);
+                    const state = sourceStatus(source);
                     return (
-                      <SaidState
+                      <StatusLabel
                         key={source.kind}
-                        said={{
+                        status={{
                           ...state,
                           word: source.kind,
                           why: `${state.word}${state.why ? `: ${state.why}` : ""}`,

@@ -1,25 +1,25 @@
-// One device with all that its driver gave.
+// One device with all its values.
 import { path } from "../api/client";
 import type { DeviceDetail, DeviceRow } from "../api/types";
 import { linkTo } from "../app/routes";
 import { duration } from "../app/units";
-import { concernsNode, useResource } from "../live/resource";
+import { affectsNode, useResource } from "../live/resource";
 import { Badge, Simulated, Stale } from "../parts/badge";
 import { shortId } from "../parts/events";
 import { Facts } from "../parts/facts";
 import { Health, words } from "../parts/health";
 import { Panel } from "../parts/panel";
-import { Answer, Empty, Loading, StaleNote } from "../parts/states";
+import { Empty, Loading, ResourceView, StaleNote } from "../parts/states";
 import { vendorName } from "../parts/vendor";
 import { View } from "../parts/view";
 import { Balance } from "./device/balance";
-import { EventsOf } from "./device/events-of";
+import { Errors, Links, UnavailableValues } from "./device/diagnostics";
 import { identityOf } from "./device/facts";
 import { LiveCharts } from "./device/live-charts";
 import { Partitions } from "./device/partitions";
 import { Activity, Clocks, Cores, Rails, State } from "./device/readings";
-import { Absences, Errors, Links } from "./device/troubles";
-import { InNoPod } from "./node/in-no-pod";
+import { RelatedEvents } from "./device/related-events";
+import { UnattributedUse } from "./node/unattributed-use";
 import { Pods, Processes } from "./node/workloads";
 import "./device/device.css";
 
@@ -28,7 +28,7 @@ export function DeviceView({ cluster, node, device }: { cluster: string; node: s
     `/api/v1/devices/${path(cluster, node, device)}`,
     {},
     {
-      concerns: concernsNode(cluster, node),
+      affects: affectsNode(cluster, node),
     },
   );
   const row = resource.data?.device;
@@ -49,9 +49,9 @@ export function DeviceView({ cluster, node, device }: { cluster: string; node: s
           <a href={linkTo("node", { cluster, node })}>Show its node</a>
         </Empty>
       ) : (
-        <Answer of={resource} loading={<Loading rows={16} />}>
+        <ResourceView of={resource} loading={<Loading rows={16} />}>
           {(detail) => <Whole detail={detail} />}
-        </Answer>
+        </ResourceView>
       )}
     </View>
   );
@@ -113,7 +113,7 @@ function Whole({ detail }: { detail: DeviceDetail }) {
       {reading ? <Partitions reading={reading} pods={detail.pods} /> : null}
       <Pods rows={detail.pods} names={null} />
       <Processes rows={detail.processes} names={null} />
-      <InNoPod rows={detail.unattributed} names={null} />
+      <UnattributedUse rows={detail.unattributed} names={null} />
       {reading ? (
         <>
           <div class="columns">
@@ -124,8 +124,8 @@ function Whole({ detail }: { detail: DeviceDetail }) {
           <Links reading={reading} />
         </>
       ) : null}
-      <EventsOf cluster={device.cluster} node={device.node} device={device.id} />
-      {reading ? <Absences reading={reading} /> : null}
+      <RelatedEvents cluster={device.cluster} node={device.node} device={device.id} />
+      {reading ? <UnavailableValues reading={reading} /> : null}
     </>
   );
 }

@@ -1,4 +1,4 @@
-// Devices of every vendor, one a row.
+// All devices, one per row.
 import type { DeviceRow, DeviceRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
 import { count } from "../app/units";

@@ -1,14 +1,21 @@
-// The log: what happened, newest first, as it happens.
+// The event log, newest first, updated live.
 import type { Clusters, Event, Events } from "../api/types";
 import { go, search } from "../app/location";
 import { count } from "../app/units";
 import { useResource } from "../live/resource";
 import { recentEvents, resume, shownEvents } from "../live/stream";
 import { EventList } from "../parts/event-list";
-import { FILTERS, type Filters, filtersOf, joined, meant, questionOf } from "../parts/events";
+import {
+  FILTERS,
+  type Filters,
+  filterParameters,
+  filtersOf,
+  matchesFilters,
+  mergeEvents,
+} from "../parts/events";
 import { narrow } from "../parts/narrow";
 import { Panel } from "../parts/panel";
-import { Answer, Empty, Loading } from "../parts/states";
+import { Empty, Loading, ResourceView } from "../parts/states";
 import { View } from "../parts/view";
 import { EventFilters } from "./events/event-filters";
 import { EventTable } from "./events/event-table";
@@ -20,10 +27,10 @@ export function EventsView() {
   const narrowed = FILTERS.some((name) => (filters[name]?.length ?? 0) > 0);
   const asked = useResource<Events>(
     "/api/v1/events",
-    { ...questionOf(filters), limit: SHOWN },
-    { concerns: () => false, keepWhileAsking: true },
+    { ...filterParameters(filters), limit: SHOWN },
+    { affects: () => false, keepPreviousData: true },
   );
-  const clusters = useResource<Clusters>("/api/v1/clusters", {}, { concerns: () => false });
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, { affects: () => false });
   const { since, held } = eventsSince(filters);
   return (
     <View title="Events">
@@ -41,10 +48,10 @@ export function EventsView() {
           )
         }
       >
-        <Answer of={asked} loading={<Loading rows={12} />}>
+        <ResourceView of={asked} loading={<Loading rows={12} />}>
           {({ items, first, last }) => {
-            const events = joined(
-              items.filter((event) => meant(event, filters)),
+            const events = mergeEvents(
+              items.filter((event) => matchesFilters(event, filters)),
               since,
               SHOWN,
             );
@@ -68,14 +75,17 @@ export function EventsView() {
               </Empty>
             );
           }}
-        </Answer>
+        </ResourceView>
       </Panel>
     </View>
   );
 }
 
-// While paused nothing is added to what is shown, but counted.
+// While paused, new events are counted but not shown.
 function eventsSince(filters: Filters): { since: Event[]; held: number } {
-  const since = shownEvents.value.filter((event) => meant(event, filters));
-  return { since, held: recentEvents.value.filter((event) => meant(event, filters)).length - since.length };
+  const since = shownEvents.value.filter((event) => matchesFilters(event, filters));
+  return {
+    since,
+    held: recentEvents.value.filter((event) => matchesFilters(event, filters)).length - since.length,
+  };
 }

@@ -1,6 +1,6 @@
-// Pods that hold devices and do nothing with them, the most wasteful first.
+// Pods with idle devices, most device-hours first.
 import { useState } from "preact/hooks";
-import { Problem, problemOf, query } from "../api/client";
+import { Problem, query, toProblem } from "../api/client";
 import type { IdlePod, IdlePods, Summary } from "../api/types";
 import { search } from "../app/location";
 import { linkTo } from "../app/routes";
@@ -10,19 +10,19 @@ import { useResource } from "../live/resource";
 import { Value } from "../parts/absent";
 import { FACETS } from "../parts/filters/facets";
 import { ProblemNote } from "../parts/states";
-import { AgeCell, ClusterCell, Cut, NodeCell, TextCell } from "../parts/table/cells";
+import { AgeCell, ClusterCell, MiddleEllipsis, NodeCell, TextCell } from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { download } from "../parts/table/csv";
 import { staleness } from "../parts/table/data-table";
 import { POD_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
-import { questionOf } from "../parts/table/question";
+import { tableParameters } from "../parts/table/parameters";
 import { useTable } from "../parts/table/use-table";
 import { Tile, Tiles } from "../parts/tile";
 import { allIdle, fileName, idleCsv } from "./idle/export";
-import { NothingIdle } from "./idle/nothing";
-import { IdleSince, idleSince } from "./idle/since";
-import { whollyIdle } from "./idle/wholly";
+import { fullyIdle } from "./idle/fully-idle";
+import { IdleThreshold, idleThreshold } from "./idle/idle-threshold";
+import { NoIdlePods } from "./idle/no-idle-pods";
 import { ownerOf } from "./pods/group";
 import { OwnerCell } from "./pods/owner";
 import "./idle/idle.css";
@@ -35,7 +35,7 @@ const COLUMNS: readonly Column<IdlePod>[] = [
     least: 150,
     grow: true,
     under: { column: "namespace", text: ({ cluster, namespace }) => `${cluster} · ${namespace}` },
-    cell: ({ pod }) => <Cut text={pod} />,
+    cell: ({ pod }) => <MiddleEllipsis text={pod} />,
   },
   {
     key: "namespace",
@@ -118,13 +118,13 @@ const COLUMNS: readonly Column<IdlePod>[] = [
   },
 ];
 
-const OWN = ["min_seconds"]; // has a control of its own
+const OWN = ["min_seconds"]; // has its own control
 
 const OF_PODS = { fields: [...POD_FIELDS, ...OWN] };
 
 export function IdleView() {
   const table = useTable<IdlePod, IdlePods>("/api/v1/idle", OF_PODS);
-  const since = idleSince(search.value);
+  const since = idleThreshold(search.value);
   return (
     <ListView
       title="Idle"
@@ -140,19 +140,19 @@ export function IdleView() {
       placeholder="Pod, namespace, owner, node"
       facets={[FACETS.cluster, FACETS.namespace, FACETS.vendor, FACETS.model]}
       own={OWN}
-      controls={<IdleSince />}
+      controls={<IdleThreshold />}
       actions={<Export />}
-      lead={<Waste answer={table.answer} since={since} />}
-      empty={<NothingIdle since={since} />}
+      lead={<IdleTotals answer={table.answer} since={since} />}
+      empty={<NoIdlePods since={since} />}
     />
   );
 }
 
-function Waste({ answer, since }: { answer: IdlePods | null; since: number }) {
-  const wholly = whollyIdle(search.value, since);
+function IdleTotals({ answer, since }: { answer: IdlePods | null; since: number }) {
+  const wholly = fullyIdle(search.value, since);
   const { data } = useResource<Summary>("/api/v1/summary", wholly, {
-    keepWhileAsking: true,
-    atMostEverySeconds: 5,
+    keepPreviousData: true,
+    minIntervalSeconds: 5,
   });
   const sums = data?.total;
   return (
@@ -187,10 +187,13 @@ function Export() {
   const run = async () => {
     setState("busy");
     try {
-      download(fileName(new Date(fleetNow())), idleCsv(await allIdle(questionOf(search.value, OF_PODS))));
+      download(
+        fileName(new Date(fleetNow())),
+        idleCsv(await allIdle(tableParameters(search.value, OF_PODS))),
+      );
       setState("ready");
     } catch (error) {
-      setState(problemOf(error, "Export failed"));
+      setState(toProblem(error, "Export failed"));
     }
   };
   return (

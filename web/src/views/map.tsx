@@ -1,4 +1,4 @@
-// Every device of the fleet at one glance.
+// The map of all devices.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Columns } from "../api/types";
 import { go, search, withParameter } from "../app/location";
@@ -8,14 +8,14 @@ import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
 import { type Filters, type Grouping, isGrouping } from "../map/arrangement";
 import { Controls } from "../map/controls";
-import { found } from "../map/finding";
 import { fleetOf, healthCodes, isStale } from "../map/fleet";
 import { FleetMap } from "../map/fleet-map";
 import { Legend } from "../map/legend";
-import { has, isMode, MEANINGS, type Mode } from "../map/modes";
-import { counted, paintCodes } from "../map/paint-codes";
+import { hasMode, isMode, MODE_INFO, type Mode } from "../map/modes";
+import { countCodes, paintCodes } from "../map/paint-codes";
 import { paletteOf } from "../map/palette";
-import { asTable, fieldsOf, filtersOf, isDeviceFilter, OWN, othersOf } from "../map/question";
+import { fieldsOf, filtersOf, isDeviceFilter, OWN, serverFilters, tableLink } from "../map/parameters";
+import { findDevices } from "../map/search";
 import { useArrangement, useSpare } from "../map/use-fleet";
 import { Simulated } from "../parts/badge";
 import { FACETS } from "../parts/filters/facets";
@@ -26,7 +26,7 @@ import { View } from "../parts/view";
 
 const COLUMNS = "/api/v1/devices/columns";
 const EVERY_SECONDS = 4;
-const MANY = 20_000; // devices; from here on an answer is work for both sides
+const MANY = 20_000; // devices; larger responses are fetched less often
 const EVERY_SECONDS_IF_MANY = 10;
 
 export function MapView() {
@@ -35,23 +35,22 @@ export function MapView() {
   const wanted: Mode = isMode(askedMode) ? askedMode : "use";
   const grouping: Grouping = isGrouping(askedGroup) ? askedGroup : "cluster";
   const pitch = Number(address.get("size")) || null;
-  const filterText = JSON.stringify(filtersOf(address)); // every address is a new object, most have the same filters
+  const filterText = JSON.stringify(filtersOf(address)); // a stable key: every address is a new object
   const filters = useMemo(() => JSON.parse(filterText) as Filters, [filterText]);
   const [many, setMany] = useState(false);
-  const others = othersOf(address);
+  const others = serverFilters(address);
   const { data, problem, loading, refetch } = useResource<Columns>(
     COLUMNS,
     { ...others, fields: fieldsOf(wanted) },
-    { atMostEverySeconds: many ? EVERY_SECONDS_IF_MANY : EVERY_SECONDS, keepWhileAsking: true },
+    { minIntervalSeconds: many ? EVERY_SECONDS_IF_MANY : EVERY_SECONDS, keepPreviousData: true },
   );
   if (data !== null && data.rows > MANY !== many) setMany(data.rows > MANY);
   const latest = useMemo(() => (data === null ? null : fleetOf(data)), [data]);
   const spare = useSpare(others, latest !== null);
-  // Until the numbers of another mode are here, older ones of it, or else the old mode: never colours that mean
-  // something else.
-  const fleet = latest && !has(latest, wanted) && spare ? spare : latest;
+  // Until the data of a new mode arrives, show prefetched data of that mode, or else the previous mode.
+  const fleet = latest && !hasMode(latest, wanted) && spare ? spare : latest;
   const last = useRef(wanted);
-  if (fleet && has(fleet, wanted)) last.current = wanted;
+  if (fleet && hasMode(fleet, wanted)) last.current = wanted;
   const mode = last.current;
 
   const [typed, setTyped] = useState<string | null>(null);
@@ -68,14 +67,14 @@ export function MapView() {
 
   const arrangement = useArrangement(fleet, grouping, filters);
   const theme = themeChanges.value;
-  // Tokens change with the theme.
-  const palette = useMemo(() => paletteOf(MEANINGS[mode].scale, colour), [mode, theme]);
-  // What changes by itself is made by itself: a letter typed into the search must not count 80,000 devices anew.
+  // Colours change with the theme.
+  const palette = useMemo(() => paletteOf(MODE_INFO[mode].scale, colour), [mode, theme]);
+  // Separate memos, so that typing into the search does not recompute the codes of 80,000 devices.
   const shades = useMemo(() => {
-    if (!fleet || !has(fleet, mode)) return null;
+    if (!fleet || !hasMode(fleet, mode)) return null;
     return { codes: paintCodes(fleet, mode), healths: healthCodes(fleet), stale: isStale(fleet) };
   }, [fleet, mode]);
-  const finds = useMemo(() => (fleet ? found(fleet, sought) : null), [fleet, sought]);
+  const finds = useMemo(() => (fleet ? findDevices(fleet, sought) : null), [fleet, sought]);
   const painting = useMemo(
     () => (shades ? { ...shades, found: finds, palette } : null),
     [shades, finds, palette],
@@ -83,12 +82,12 @@ export function MapView() {
   const sums = useMemo(() => {
     if (!shades || !arrangement) return null;
     return {
-      codes: counted(shades.codes, arrangement.rows),
-      healths: counted(shades.healths, arrangement.rows),
-      stale: counted(shades.stale, arrangement.rows)[1] ?? 0,
+      codes: countCodes(shades.codes, arrangement.rows),
+      healths: countCodes(shades.healths, arrangement.rows),
+      stale: countCodes(shades.stale, arrangement.rows)[1] ?? 0,
     };
   }, [shades, arrangement]);
-  const matches = finds && arrangement ? (counted(finds, arrangement.rows)[1] ?? 0) : null;
+  const matches = finds && arrangement ? (countCodes(finds, arrangement.rows)[1] ?? 0) : null;
 
   const nothing = arrangement !== null && arrangement.rows.length === 0;
   const act = (event: Event) => {
@@ -98,7 +97,7 @@ export function MapView() {
     <View
       title="Map"
       badges={(summary.value?.devices_simulated ?? 0) > 0 ? <Simulated /> : null}
-      actions={<a href={asTable(address)}>Show as table</a>}
+      actions={<a href={tableLink(address)}>Show as table</a>}
     >
       <div
         class="map"

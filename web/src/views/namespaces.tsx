@@ -1,4 +1,4 @@
-// Who has what, who uses it, and who lets it lie.
+// Namespaces with allocated, used and idle devices.
 import type { NamespaceRow, Namespaces } from "../api/types";
 import { linkTo } from "../app/routes";
 import { bytes, count, fraction } from "../app/units";

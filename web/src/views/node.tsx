@@ -1,34 +1,34 @@
-// One node with everything on it.
+// One node with its devices, workloads and agent.
 import { path } from "../api/client";
 import type { NodeDetail } from "../api/types";
 import { linkTo } from "../app/routes";
-import { bytes, celsius, count, duration, howMany, percent, watts } from "../app/units";
-import { concernsNode, useResource } from "../live/resource";
+import { bytes, celsius, count, duration, percent, plural, watts } from "../app/units";
+import { affectsNode, useResource } from "../live/resource";
 import { Simulated, Stale } from "../parts/badge";
 import { Bar } from "../parts/bar";
 import { type Fact, Facts } from "../parts/facts";
 import { Health, words } from "../parts/health";
 import { Panel } from "../parts/panel";
-import { Answer, Empty, Loading } from "../parts/states";
+import { Empty, Loading, ResourceView } from "../parts/states";
 import { Tile, Tiles } from "../parts/tile";
 import { Vendor } from "../parts/vendor";
 import { View } from "../parts/view";
-import { EventsOf } from "./device/events-of";
+import { RelatedEvents } from "./device/related-events";
 import { Agent, Attribution, Readers, Sinks } from "./node/agent";
 import { DeviceCard } from "./node/device-card";
-import { InNoPod } from "./node/in-no-pod";
 import { StateNote } from "./node/state-note";
+import { UnattributedUse } from "./node/unattributed-use";
 import { Pods, Processes } from "./node/workloads";
 import "./node/node.css";
 
-const MANY_DEVICES = 16; // more: no past for each, that would be as many questions
+const MANY_DEVICES = 16; // more devices have no sparkline, since each needs a request
 
 export function NodeView({ cluster, node }: { cluster: string; node: string }) {
   const resource = useResource<NodeDetail>(
     `/api/v1/nodes/${path(cluster, node)}`,
     {},
     {
-      concerns: concernsNode(cluster, node),
+      affects: affectsNode(cluster, node),
     },
   );
   const row = resource.data?.node;
@@ -60,9 +60,9 @@ export function NodeView({ cluster, node }: { cluster: string; node: string }) {
           <a href={linkTo("nodes", {}, { q: node })}>Search for it</a>
         </Empty>
       ) : (
-        <Answer of={resource} loading={<Loading rows={14} />}>
+        <ResourceView of={resource} loading={<Loading rows={14} />}>
           {(detail) => <Whole detail={detail} />}
-        </Answer>
+        </ResourceView>
       )}
     </View>
   );
@@ -84,7 +84,7 @@ function Whole({ detail }: { detail: NodeDetail }) {
     <>
       <StateNote node={node} />
       <Numbers detail={detail} />
-      <Panel title="Devices" aside={devicesSaid(detail)}>
+      <Panel title="Devices" aside={deviceCounts(detail)}>
         {inOrder.length > 0 ? (
           <ul class="device-cards">
             {inOrder.map((device) => (
@@ -97,7 +97,7 @@ function Whole({ detail }: { detail: NodeDetail }) {
       </Panel>
       <Pods rows={byDevice(detail.pods, inOrder)} names={names} />
       <Processes rows={byDevice(detail.processes, inOrder)} names={names} />
-      <InNoPod rows={detail.unattributed} names={names} />
+      <UnattributedUse rows={detail.unattributed} names={names} />
       <Panel title="Node details">
         <Facts facts={factsOf(detail)} />
       </Panel>
@@ -105,27 +105,27 @@ function Whole({ detail }: { detail: NodeDetail }) {
       <Readers readers={detail.readers} />
       <Attribution sources={detail.attribution} />
       <Sinks sinks={detail.sinks} />
-      <EventsOf cluster={node.cluster} node={node.node} />
+      <RelatedEvents cluster={node.cluster} node={node.node} />
       <Labels labels={detail.labels} />
     </>
   );
 }
 
-// In the order of the devices above; on one device as the API has them.
+// Sorts rows by device; rows of one device keep the API's order.
 function byDevice<R extends { device: string }>(rows: readonly R[], devices: readonly { id: string }[]): R[] {
   const places = new Map(devices.map(({ id }, place) => [id, place]));
   const placeOf = ({ device }: R) => places.get(device) ?? devices.length;
   return rows.toSorted((a, b) => placeOf(a) - placeOf(b));
 }
 
-function devicesSaid({ node }: NodeDetail): string {
+function deviceCounts({ node }: NodeDetail): string {
   const unhealthy = node.devices_unhealthy > 0 ? `, ${node.devices_unhealthy} unhealthy` : "";
   return `${count(node.devices)}${unhealthy}`;
 }
 
 function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
-  const told = devices.filter(({ utilization_ratio }) => utilization_ratio !== null).length;
-  // Of devices of which both are known: the draw of others has no limit to be held against.
+  const reporting = devices.filter(({ utilization_ratio }) => utilization_ratio !== null).length;
+  // Only devices that report both power and limit.
   const limited = devices.filter(
     (device) => device.power_watts !== null && device.power_limit_watts !== null,
   );
@@ -134,7 +134,7 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
   const power = limit > 0 ? drawn / limit : null;
   return (
     <Tiles label="Node totals">
-      <Tile title="Use" value={percent(node.utilization_ratio)} detail={meanOf(told, devices.length)}>
+      <Tile title="Use" value={percent(node.utilization_ratio)} detail={meanOf(reporting, devices.length)}>
         <Bar ratio={node.utilization_ratio} label="use" text="" wide />
       </Tile>
       <Tile
@@ -159,14 +159,14 @@ function Numbers({ detail: { node, devices } }: { detail: NodeDetail }) {
         tone={node.devices_lost > 0 ? "lost" : node.devices_unhealthy > 0 ? "warning" : "plain"}
         detail={node.devices_lost > 0 ? `${count(node.devices_lost)} lost` : "none lost"}
       />
-      <Tile title="Pods" value={count(node.pods)} detail={howMany(node.processes, "process", "processes")} />
+      <Tile title="Pods" value={count(node.pods)} detail={plural(node.processes, "process", "processes")} />
     </Tiles>
   );
 }
 
-function meanOf(told: number, devices: number): string {
-  if (told === devices || told === 0) return "mean of its devices";
-  return `of ${count(told)} of ${count(devices)} devices`;
+function meanOf(reporting: number, devices: number): string {
+  if (reporting === devices || reporting === 0) return "mean of its devices";
+  return `of ${count(reporting)} of ${count(devices)} devices`;
 }
 
 function factsOf({ node, interval_seconds }: NodeDetail): Fact[] {

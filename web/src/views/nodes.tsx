@@ -1,4 +1,4 @@
-// Nodes that have accelerators, or should.
+// Nodes that have accelerators or should have them.
 import type { NodeRow, NodeRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
 import { celsius, count } from "../app/units";
@@ -6,7 +6,15 @@ import { Value } from "../parts/absent";
 import { Badge } from "../parts/badge";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
 import { Health } from "../parts/health";
-import { AgeCell, ClusterCell, Cut, MemoryCell, PowerCell, TextCell, UseCell } from "../parts/table/cells";
+import {
+  AgeCell,
+  ClusterCell,
+  MemoryCell,
+  MiddleEllipsis,
+  PowerCell,
+  TextCell,
+  UseCell,
+} from "../parts/table/cells";
 import type { Column } from "../parts/table/columns";
 import { staleness } from "../parts/table/data-table";
 import { NODE_FIELDS } from "../parts/table/fields";
@@ -23,7 +31,7 @@ const COLUMNS: readonly Column<NodeRow>[] = [
     grow: true,
     sort: "node",
     under: { column: "cluster", text: ({ cluster }) => cluster },
-    cell: ({ node }) => <Cut text={node} />,
+    cell: ({ node }) => <MiddleEllipsis text={node} />,
   },
   {
     key: "cluster",

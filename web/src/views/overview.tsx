@@ -1,4 +1,4 @@
-// The fleet at a glance: how much there is, how much of it is at work, and what needs looking after.
+// The overview: capacity, use and problems of the fleet.
 import type { Clusters, DeviceRowPage, HealthReport, IdlePods, Summary, UnusualReport } from "../api/types";
 import { FAULT_THROTTLES } from "../api/vendors";
 import { linkTo } from "../app/routes";
@@ -6,7 +6,7 @@ import { useResource } from "../live/resource";
 import { summary } from "../live/stream";
 import { NoClusters } from "../parts/no-clusters";
 import { Empty, Loading, ProblemNote } from "../parts/states";
-import { HOT, HOT_UNTOLD } from "../parts/table/heat";
+import { HOT, HOT_WITHOUT_LIMIT } from "../parts/table/heat";
 import { View } from "../parts/view";
 import { AttentionPanel } from "./overview/attention-panel";
 import { ByCluster, ByModel, ByVendor } from "./overview/groups";
@@ -16,28 +16,32 @@ import { RecentEvents } from "./overview/recent-events";
 import { SumTiles } from "./overview/tiles";
 import "./overview/overview.css";
 
-const CALMLY = { atMostEverySeconds: 5 };
+const SLOW_REFRESH = { minIntervalSeconds: 5 };
 
 export function OverviewView() {
-  const clusters = useResource<Clusters>("/api/v1/clusters", {}, CALMLY);
-  const byCluster = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, CALMLY);
-  const byVendor = useResource<Summary>("/api/v1/summary", { group_by: ["vendor"] }, CALMLY);
-  const byModel = useResource<Summary>("/api/v1/summary", { group_by: ["vendor", "model"] }, CALMLY);
-  const health = useResource<HealthReport>("/api/v1/health", { limit: 20 }, CALMLY);
+  const clusters = useResource<Clusters>("/api/v1/clusters", {}, SLOW_REFRESH);
+  const byCluster = useResource<Summary>("/api/v1/summary", { group_by: ["cluster"] }, SLOW_REFRESH);
+  const byVendor = useResource<Summary>("/api/v1/summary", { group_by: ["vendor"] }, SLOW_REFRESH);
+  const byModel = useResource<Summary>("/api/v1/summary", { group_by: ["vendor", "model"] }, SLOW_REFRESH);
+  const health = useResource<HealthReport>("/api/v1/health", { limit: 20 }, SLOW_REFRESH);
   const hottest = useResource<DeviceRowPage>(
     "/api/v1/devices",
     { sort: "-temperature_celsius", present: "temperature_celsius", limit: 10 },
-    CALMLY,
+    SLOW_REFRESH,
   );
-  const hot = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT, limit: 10 }, CALMLY);
-  const hotUntold = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT_UNTOLD, limit: 10 }, CALMLY);
+  const hot = useResource<DeviceRowPage>("/api/v1/devices", { ...HOT, limit: 10 }, SLOW_REFRESH);
+  const hotWithoutLimit = useResource<DeviceRowPage>(
+    "/api/v1/devices",
+    { ...HOT_WITHOUT_LIMIT, limit: 10 },
+    SLOW_REFRESH,
+  );
   const throttled = useResource<DeviceRowPage>(
     "/api/v1/devices",
     { throttled: FAULT_THROTTLES, limit: 10 },
-    CALMLY,
+    SLOW_REFRESH,
   );
-  const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, CALMLY);
-  const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, CALMLY);
+  const unusual = useResource<UnusualReport>("/api/v1/unusual", { limit: 10 }, SLOW_REFRESH);
+  const idle = useResource<IdlePods>("/api/v1/idle", { limit: 10 }, SLOW_REFRESH);
   const sums = summary.value ?? byCluster.data?.total ?? null;
 
   if (clusters.data?.total === 0)
@@ -46,7 +50,7 @@ export function OverviewView() {
         <NoClusters />
       </View>
     );
-  const answers = [health, hottest, hot, hotUntold, throttled, unusual, idle];
+  const answers = [health, hottest, hot, hotWithoutLimit, throttled, unusual, idle];
   return (
     <View title="Overview">
       {byCluster.problem ? <ProblemNote problem={byCluster.problem} retry={byCluster.refetch} /> : null}
@@ -59,7 +63,7 @@ export function OverviewView() {
           known={{
             health: health.data,
             hot: hot.data,
-            hotUntold: hotUntold.data,
+            hotWithoutLimit: hotWithoutLimit.data,
             throttled: throttled.data,
             unusual: unusual.data,
             idle: idle.data,

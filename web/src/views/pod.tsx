@@ -1,23 +1,23 @@
-// One pod: what it holds, what it does with it, and for how long it has done nothing.
+// One pod: allocated devices, their use and idle time.
 import { path } from "../api/client";
 import type { HistorySeries, PodDetail } from "../api/types";
 import { linkTo } from "../app/routes";
 import { bytes, count, duration, energy, percent } from "../app/units";
 import { HOUR, useHistory } from "../charts/history";
 import { TimeChart } from "../charts/time-chart";
-import { concernsClusters, useResource } from "../live/resource";
+import { affectsClusters, useResource } from "../live/resource";
 import { Badge, Simulated, Stale } from "../parts/badge";
 import { type Fact, Facts } from "../parts/facts";
 import { words } from "../parts/health";
 import { Panel } from "../parts/panel";
-import { Answer, Empty } from "../parts/states";
+import { Empty, ResourceView } from "../parts/states";
 import { IDLE_FROM, LONG_IDLE } from "../parts/table/cells";
 import { Tile, Tiles } from "../parts/tile";
 import { View } from "../parts/view";
-import { Allocations, Devices, Processes } from "./pods/belongings";
 import { Containers } from "./pods/containers";
-import { grouped, type PodGroup } from "./pods/group";
+import { groupRows, type PodGroup } from "./pods/group";
 import { OwnerCell } from "./pods/owner";
+import { Allocations, Devices, Processes } from "./pods/pod-tables";
 
 interface Place {
   cluster: string;
@@ -29,10 +29,10 @@ export function PodView(place: Place) {
   const resource = useResource<PodDetail>(
     `/api/v1/pods/${path(place.cluster, place.namespace, place.pod)}`,
     {},
-    { concerns: concernsClusters([place.cluster]) },
+    { affects: affectsClusters([place.cluster]) },
   );
   const detail = resource.data;
-  const group = detail && detail.containers.length > 0 ? grouped("", detail.containers) : null;
+  const group = detail && detail.containers.length > 0 ? groupRows("", detail.containers) : null;
   return (
     <View
       kind="Pod"
@@ -51,7 +51,9 @@ export function PodView(place: Place) {
           It has ended, or it never used one. <a href={linkTo("pods", {}, { q: place.pod })}>Search for it</a>
         </Empty>
       ) : (
-        <Answer of={resource}>{(data) => <Whole place={place} detail={data} pod={group} />}</Answer>
+        <ResourceView of={resource}>
+          {(data) => <Whole place={place} detail={data} pod={group} />}
+        </ResourceView>
       )}
     </View>
   );
@@ -168,7 +170,7 @@ function Past({ place: { cluster, namespace, pod } }: { place: Place }) {
   if (past.data === null && (past.problem === null || past.problem.status === 404)) return null;
   return (
     <Panel title="The last hour">
-      <Answer of={past}>{(series) => <Charts series={series} />}</Answer>
+      <ResourceView of={past}>{(series) => <Charts series={series} />}</ResourceView>
     </Panel>
   );
 }

@@ -1,9 +1,9 @@
-// Pods that hold or use devices. One row a pod; ordered by a number, one for each container and device, since only
-// those can be ordered by it.
+// Pods with allocated or used devices, one row per pod. Sorted by a number, one row per container and device, since the
+// API sorts those.
 import type { PodRow, PodRowPage, Summary } from "../api/types";
 import { go, search, withParameter } from "../app/location";
 import { linkTo } from "../app/routes";
-import { howMany } from "../app/units";
+import { plural } from "../app/units";
 import { useResource } from "../live/resource";
 import { chipsOf, fieldTitle } from "../parts/filters/active";
 import { choice, FACETS, type Facet } from "../parts/filters/facets";
@@ -14,7 +14,7 @@ import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
 import { COLUMNS, SINGLE_COLUMNS } from "./pods/columns";
 import { Containers } from "./pods/containers";
-import { byPod, keepsTogether, oneByOne, type PodGroup } from "./pods/group";
+import { groupByPod, keepsPodsTogether, type PodGroup, singleRows } from "./pods/group";
 
 const CONDITIONS: Facet = {
   title: "Condition",
@@ -26,7 +26,7 @@ const CONDITIONS: Facet = {
   ],
 };
 
-// What sums can be asked by too.
+// Filters that the summary supports.
 const COUNTED_BY = ["cluster", "vendor", "model", "namespace"];
 
 export function PodsView() {
@@ -34,10 +34,10 @@ export function PodsView() {
     fields: POD_FIELDS,
     sort: "cluster,namespace,pod",
   });
-  const together = keepsTogether(table.orders.map(({ field }) => field));
+  const together = keepsPodsTogether(table.orders.map(({ field }) => field));
   const { rows, total } = table;
   const whole = rows !== null && total !== null && rows.length >= total;
-  const groups = rows === null ? null : together ? byPod(rows, whole) : oneByOne(rows);
+  const groups = rows === null ? null : together ? groupByPod(rows, whole) : singleRows(rows);
   const pods = usePodCount(!whole && together);
   return (
     <ListView<PodGroup>
@@ -47,7 +47,7 @@ export function PodsView() {
       name={together ? "pods" : "containers"}
       table={{ ...table, rows: groups, total: together && groups ? (whole ? groups.length : pods) : total }}
       {...(together && !whole && pods === null && groups
-        ? { total: `more than ${howMany(groups.length, "pod")}` }
+        ? { total: `more than ${plural(groups.length, "pod")}` }
         : {})}
       columns={together ? COLUMNS : SINGLE_COLUMNS}
       rowKey={({ key }) => key}
@@ -57,7 +57,7 @@ export function PodsView() {
       {...(together ? { expand: details } : {})}
       placeholder="Pod, namespace, owner, node, model"
       facets={[FACETS.cluster, FACETS.namespace, FACETS.vendor, FACETS.model, CONDITIONS]}
-      lead={together ? null : <OneByOne field={table.orders[0]?.field ?? ""} />}
+      lead={together ? null : <SortedByNote field={table.orders[0]?.field ?? ""} />}
       empty={
         <Empty title="No pod uses a device">
           Pods are reported by agents with access to the kubelet or the API server.{" "}
@@ -72,7 +72,7 @@ function details(pod: PodGroup) {
   return pod.rows.length > 1 ? <Containers rows={pod.rows} caption={`Containers of ${pod.pod}`} /> : null;
 }
 
-function OneByOne({ field }: { field: string }) {
+function SortedByNote({ field }: { field: string }) {
   return (
     <p class="pods-lead">
       Sorted by {fieldTitle(field).split(",")[0]?.toLowerCase()}: one row for each container and device.
@@ -83,14 +83,14 @@ function OneByOne({ field }: { field: string }) {
   );
 }
 
-// Of all pods, also those that are not loaded; null where only loading them all would tell.
+// Number of all matching pods; null if the summary does not support the filters.
 function usePodCount(wanted: boolean): number | null {
   const address = search.value;
   const simple = !address.get("q") && chipsOf(address).every(({ name }) => COUNTED_BY.includes(name));
   const parameters = Object.fromEntries(COUNTED_BY.map((name) => [name, address.getAll(name)]));
   const { data } = useResource<Summary>(wanted && simple ? "/api/v1/summary" : null, parameters, {
-    atMostEverySeconds: 5,
-    keepWhileAsking: true,
+    minIntervalSeconds: 5,
+    keepPreviousData: true,
   });
   return wanted && simple ? (data?.total.pods ?? null) : null;
 }

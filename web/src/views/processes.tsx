@@ -1,4 +1,4 @@
-// Processes on devices, with what they take of their node.
+// Processes on devices, with their CPU and memory use on the node.
 import type { ProcessRow, ProcessRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
 import { bytes, percent } from "../app/units";
@@ -11,7 +11,7 @@ import { staleness } from "../parts/table/data-table";
 import { PROCESS_FIELDS } from "../parts/table/fields";
 import { ListView } from "../parts/table/list";
 import { useTable } from "../parts/table/use-table";
-import { RunTime } from "./pods/belongings";
+import { RunTime } from "./pods/pod-tables";
 
 const COLUMNS: readonly Column<ProcessRow>[] = [
   {
@@ -186,7 +186,7 @@ export function ProcessesView() {
       facets={[FACETS.cluster, FACETS.vendor, FACETS.namespace, KINDS]}
       empty={
         <Empty title="No process uses a device">
-          If a driver does not report processes or the agent lacks permission, the device page shows the
+          If a driver does not report processes or the agent markPending permission, the device page shows the
           reason.
         </Empty>
       }
@@ -194,7 +194,7 @@ export function ProcessesView() {
   );
 }
 
-// To whom it belongs; a process of nobody's leads to where it runs.
+// Link to the pod of a process, or else to its device.
 function processLink({ cluster, namespace, pod, node, device }: ProcessRow): string {
   return namespace !== null && pod !== null
     ? linkTo("pod", { cluster, namespace, pod })

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { chipsOf, fieldTitle, toggled, unfiltered } from "./active";
+import { chipsOf, fieldTitle, toggleValue, withoutFilters } from "./active";
 
 const of = (text: string) => new URLSearchParams(text);
 
 describe("filters of an address", () => {
-  it("has a chip for every value, none for how it is shown", () => {
+  it("have a chip for every value, but not for display options", () => {
     const chips = chipsOf(of("q=x&sort=-index&health=lost,critical&model=A\\,B&rows=single"), ["rows"]);
     expect(chips.map(({ name, value, title, text }) => [name, value, title, text])).toEqual([
       ["health", "lost", "Health", "lost"],
@@ -23,20 +23,20 @@ describe("filters of an address", () => {
     expect(chipsOf(of(text))[0]).toMatchObject({ title, text: shown });
   });
 
-  it("names fields for people", () => {
+  it("have readable titles", () => {
     expect(fieldTitle("utilization_ratio")).toBe("Use, 0–1");
     expect(fieldTitle("memory_utilization_ratio")).toBe("Memory use, 0–1");
     expect(fieldTitle("driver_version")).toBe("Driver version");
   });
 
-  it("chooses and gives up", () => {
-    expect(toggled(of("vendor=amd"), "vendor", "nvidia")).toEqual(["amd", "nvidia"]);
-    expect(toggled(of("vendor=amd,nvidia"), "vendor", "amd")).toEqual(["nvidia"]);
-    expect(toggled(of(""), "model", "A,B")).toEqual(["A\\,B"]);
+  it("add and remove values", () => {
+    expect(toggleValue(of("vendor=amd"), "vendor", "nvidia")).toEqual(["amd", "nvidia"]);
+    expect(toggleValue(of("vendor=amd,nvidia"), "vendor", "amd")).toEqual(["nvidia"]);
+    expect(toggleValue(of(""), "model", "A,B")).toEqual(["A\\,B"]);
   });
 
-  it("clears what is meant, not how it is shown", () => {
-    expect(unfiltered(of("q=x&vendor=amd&sort=node&rows=single"), ["rows"]).toString()).toBe(
+  it("are cleared without display options", () => {
+    expect(withoutFilters(of("q=x&vendor=amd&sort=node&rows=single"), ["rows"]).toString()).toBe(
       "sort=node&rows=single",
     );
   });

@@ -1,6 +1,6 @@
-// What the address asks for, as people read it: one chip for each value, and the address without it.
+// Active filters of the address, one chip for each value.
 import { vendorName } from "../vendor";
-import { asWord, wordsOf } from "./words";
+import { escapeValue, valuesOf } from "./values";
 
 export interface Chip {
   name: string;
@@ -9,7 +9,7 @@ export interface Chip {
   text: string; // "critical"
 }
 
-// What an address may hold that is no filter.
+// Parameters that are not filters.
 const NO_FILTERS = new Set(["sort", "limit", "cursor", "q"]);
 
 const TITLES: Record<string, string> = {
@@ -65,12 +65,12 @@ export function chipsOf(
   const chips: Chip[] = [];
   for (const name of new Set(parameters.keys())) {
     if (NO_FILTERS.has(name) || notFilters.includes(name) || !isFilter(name)) continue;
-    for (const value of wordsOf(parameters, name)) chips.push({ name, value, ...described(name, value) });
+    for (const value of valuesOf(parameters, name)) chips.push({ name, value, ...chipText(name, value) });
   }
   return chips;
 }
 
-function described(name: string, value: string): { title: string; text: string } {
+function chipText(name: string, value: string): { title: string; text: string } {
   if (name === "present") return { title: fieldTitle(value), text: "known" };
   if (name === "absent") return { title: fieldTitle(value), text: "not known" };
   if (name === "vendor" || name === "vendors") return { title: "Vendor", text: vendorName(value) };
@@ -80,15 +80,15 @@ function described(name: string, value: string): { title: string; text: string }
   return { title: fieldTitle(name), text: value };
 }
 
-// Values of one parameter after one of them was chosen or given up, as they go into the address.
-export function toggled(parameters: URLSearchParams, name: string, value: string): string[] {
-  const words = wordsOf(parameters, name);
+// The values of a parameter with one value added or removed, escaped for the address.
+export function toggleValue(parameters: URLSearchParams, name: string, value: string): string[] {
+  const words = valuesOf(parameters, name);
   const next = words.includes(value) ? words.filter((word) => word !== value) : [...words, value];
-  return next.map(asWord);
+  return next.map(escapeValue);
 }
 
-// Parameters of the address that stay when all filters go: how things are shown, not what.
-export function unfiltered(parameters: URLSearchParams, kept: readonly string[]): URLSearchParams {
+// The parameters that remain when all filters are cleared: sort order and display options.
+export function withoutFilters(parameters: URLSearchParams, kept: readonly string[]): URLSearchParams {
   const rest = new URLSearchParams();
   for (const [name, value] of parameters)
     if (name === "sort" || kept.includes(name)) rest.append(name, value);

@@ -1,15 +1,15 @@
-// One facet: a button that opens a list of values to tick. Counts are asked for when it opens.
+// A facet: a button with a list of values. Counts are fetched when it opens.
 import { useState } from "preact/hooks";
 import type { Summary } from "../../api/types";
 import { go, search, withParameter } from "../../app/location";
 import { count } from "../../app/units";
 import { useResource } from "../../live/resource";
-import { toggled } from "./active";
-import { type Choice, choicesOf, countedBy, type Facet } from "./facets";
+import { toggleValue } from "./active";
+import { type Choice, choicesOf, type Facet, facetParameters } from "./facets";
 import { Menu } from "./menu";
-import { wordsOf } from "./words";
+import { valuesOf } from "./values";
 
-const LONG_LIST = 12; // choices; from here on they can be searched
+const LONG_LIST = 12; // longer lists have a search field
 
 export function FacetMenu({ facet }: { facet: Facet }) {
   return (
@@ -26,19 +26,23 @@ export function FacetMenu({ facet }: { facet: Facet }) {
 }
 
 function chosenCount(facet: Facet, address: URLSearchParams): number {
-  if (facet.group) return wordsOf(address, facet.group).length;
-  return (facet.choices ?? []).filter(({ name, value }) => wordsOf(address, name).includes(value)).length;
+  if (facet.group) return valuesOf(address, facet.group).length;
+  return (facet.choices ?? []).filter(({ name, value }) => valuesOf(address, name).includes(value)).length;
 }
 
 function CountedChoices({ facet, group }: { facet: Facet; group: NonNullable<Facet["group"]> }) {
   const address = search.value;
-  const { data, loading, problem } = useResource<Summary>("/api/v1/summary", countedBy(group, address), {
-    atMostEverySeconds: 5,
-    keepWhileAsking: true,
-  });
+  const { data, loading, problem } = useResource<Summary>(
+    "/api/v1/summary",
+    facetParameters(group, address),
+    {
+      minIntervalSeconds: 5,
+      keepPreviousData: true,
+    },
+  );
   if (data === null && loading) return <p class="facet-note facet-late">Loading</p>;
   if (data === null && problem) return <p class="facet-note">{problem.title}</p>;
-  const choices = choicesOf(group, data, wordsOf(address, group));
+  const choices = choicesOf(group, data, valuesOf(address, group));
   if (choices.length === 0) return <p class="facet-note">None</p>;
   return <Choices facet={facet} of={choices} />;
 }
@@ -65,9 +69,9 @@ function Choices({ facet, of }: { facet: Facet; of: readonly Choice[] }) {
           <label key={`${choice.name}=${choice.value}`} class="facet-choice">
             <input
               type="checkbox"
-              checked={wordsOf(address, choice.name).includes(choice.value)}
+              checked={valuesOf(address, choice.name).includes(choice.value)}
               onChange={() =>
-                go(withParameter(choice.name, toggled(search.value, choice.name, choice.value)))
+                go(withParameter(choice.name, toggleValue(search.value, choice.name, choice.value)))
               }
             />
             <span class="facet-text">{choice.text}</span>

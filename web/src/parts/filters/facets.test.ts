@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { Summary, SummaryRow } from "../../api/types";
-import { choicesOf, countedBy } from "./facets";
+import { choicesOf, facetParameters } from "./facets";
 
 const row = (values: Partial<SummaryRow>) => values as SummaryRow;
 const summary = (...groups: SummaryRow[]) => ({ groups }) as Summary;
 
 describe("choices", () => {
-  it("are values with their devices, by name, numbers as numbers", () => {
+  it("are values with their number of devices in natural order", () => {
     const groups = summary(
       row({ cluster: "c10", devices: 1 }),
       row({ cluster: "c2", devices: 5 }),
@@ -18,14 +18,14 @@ describe("choices", () => {
     ]);
   });
 
-  it("keep what is chosen although nothing has it", () => {
+  it("contain selected values without devices", () => {
     expect(choicesOf("model", summary(), ["H100"])).toEqual([
       { name: "model", value: "H100", text: "H100", count: 0 },
     ]);
     expect(choicesOf("model", null, ["H100"])[0]?.count).toBeNull();
   });
 
-  it("order health by what it means, and name all of it", () => {
+  it("list all health states in order of severity", () => {
     const groups = summary(row({ health: "lost", devices: 1 }), row({ health: "ok", devices: 3 }));
     expect(choicesOf("health", groups, []).map(({ value }) => value)).toEqual([
       "ok",
@@ -36,7 +36,7 @@ describe("choices", () => {
     ]);
   });
 
-  it("call vendors by their names", () => {
+  it("show vendors by their title", () => {
     expect(choicesOf("vendor", summary(row({ vendor: "amd", devices: 1 })), [])[0]).toMatchObject({
       value: "amd",
       text: "AMD",
@@ -45,8 +45,8 @@ describe("choices", () => {
 });
 
 describe("counts of a facet", () => {
-  it("are of what the other filters leave", () => {
+  it("use the other filters", () => {
     const address = new URLSearchParams("vendor=amd&vendor=nvidia&cluster=a&q=x&temperature_celsius_min=80");
-    expect(countedBy("cluster", address)).toEqual({ group_by: "cluster", vendor: ["amd", "nvidia"] });
+    expect(facetParameters("cluster", address)).toEqual({ group_by: "cluster", vendor: ["amd", "nvidia"] });
   });
 });

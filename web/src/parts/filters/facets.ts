@@ -1,4 +1,4 @@
-// What can be chosen: values of a field with their counts, or conditions that have a name.
+// Facets of a table: values of a field with counts, or named conditions.
 import type { Parameters } from "../../api/client";
 import type { Summary } from "../../api/types";
 import { vendorName } from "../vendor";
@@ -14,8 +14,8 @@ export interface Choice {
 
 export interface Facet {
   title: string;
-  group?: GroupField; // values are asked for; the parameter has the same name
-  choices?: readonly Choice[]; // or are known
+  group?: GroupField; // field of the summary that provides the values; also the parameter
+  choices?: readonly Choice[]; // fixed values
 }
 
 export const FACETS = {
@@ -32,7 +32,7 @@ export function choice(name: string, value: string, text = value): Choice {
 
 const HEALTH = ["ok", "warning", "critical", "lost", "unknown"];
 
-// Counts of devices by value. What is chosen stays there to be given up, also where nothing has it any more.
+// Values with their number of devices. Selected values are always listed, also without devices.
 export function choicesOf(field: GroupField, summary: Summary | null, chosen: readonly string[]): Choice[] {
   const counted = new Map<string, number | null>();
   for (const row of summary?.groups ?? []) {
@@ -59,12 +59,12 @@ function textOf(field: GroupField, value: string): string {
   return field === "vendor" ? vendorName(value) : value;
 }
 
-// Filters of the address that sums understand too, without the facet's own: what else there would be to choose.
-const UNDERSTOOD: readonly GroupField[] = ["cluster", "vendor", "model", "namespace", "health"];
+// Filters that the summary supports.
+const SUMMARY_FIELDS: readonly GroupField[] = ["cluster", "vendor", "model", "namespace", "health"];
 
-export function countedBy(field: GroupField, address: URLSearchParams): Parameters {
+export function facetParameters(field: GroupField, address: URLSearchParams): Parameters {
   const parameters: Record<string, string | string[]> = { group_by: field };
-  for (const name of UNDERSTOOD) {
+  for (const name of SUMMARY_FIELDS) {
     const values = address.getAll(name).filter((value) => value !== "");
     if (name !== field && values.length > 0) parameters[name] = values;
   }

@@ -1,19 +1,19 @@
-// Filters of a table: search, facets, and what is chosen as chips that go away at a click. All of it is in the address.
+// Filters of a table: search, facets and chips of the active filters. All are stored in the address.
 import type { ComponentChildren } from "preact";
 import { go, pathname, search, withParameter } from "../../app/location";
-import { chipsOf, toggled, unfiltered } from "./active";
+import { chipsOf, toggleValue, withoutFilters } from "./active";
 import { FacetMenu } from "./facet-menu";
 import type { Facet } from "./facets";
 import { QueryBox } from "./query-box";
 import "./filters.css";
 
 interface Props {
-  what: string; // in the plural: "devices"
-  placeholder: string; // what is searched
+  what: string; // plural: "devices"
+  placeholder: string; // searched fields
   facets: readonly Facet[];
-  own?: readonly string[]; // parameters of the address that are no filters
-  isFilter?: (name: string) => boolean; // which of the others are; left out: all
-  children?: ComponentChildren; // more controls of the view
+  own?: readonly string[]; // parameters of the address that are not filters
+  isFilter?: (name: string) => boolean; // default: all other parameters
+  children?: ComponentChildren; // further controls
 }
 
 export function FilterBar({ what, placeholder, facets, own = [], isFilter, children }: Props) {
@@ -35,7 +35,7 @@ export function FilterBar({ what, placeholder, facets, own = [], isFilter, child
                 type="button"
                 class="chip"
                 aria-label={`Remove filter ${title} ${text}`}
-                onClick={() => go(withParameter(name, toggled(search.value, name, value)))}
+                onClick={() => go(withParameter(name, toggleValue(search.value, name, value)))}
               >
                 <span class="chip-title">{title}</span> {text}
                 <span class="chip-cross" aria-hidden="true">
@@ -60,6 +60,6 @@ export function isFiltered(own: readonly string[] = [], isFilter?: (name: string
 }
 
 export function clearFilters(own: readonly string[] = []): void {
-  const rest = unfiltered(search.value, own).toString();
+  const rest = withoutFilters(search.value, own).toString();
   go(pathname.value + (rest ? `?${rest}` : ""));
 }

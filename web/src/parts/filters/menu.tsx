@@ -1,12 +1,12 @@
-// A button that opens a small panel below it; Escape, a click or the focus elsewhere closes it.
+// A button with a panel. Escape, or a click or focus elsewhere, closes it.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 interface Props {
   title: string;
-  chosen?: number; // how many things in it are on
-  atEnd?: boolean; // the panel ends where the button does
-  children: () => ComponentChildren; // made only when it is open
+  chosen?: number; // number of selected items
+  atEnd?: boolean; // align the panel with the end of the button
+  children: () => ComponentChildren; // rendered only while open
 }
 
 export function Menu({ title, chosen = 0, atEnd = false, children }: Props) {
@@ -29,7 +29,7 @@ export function Menu({ title, chosen = 0, atEnd = false, children }: Props) {
   }, [open]);
 
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: Escape closes from wherever in it the focus is
+    // biome-ignore lint/a11y/noStaticElementInteractions: Escape closes it wherever the focus is
     <div
       class="menu"
       ref={root}
@@ -59,7 +59,7 @@ export function Menu({ title, chosen = 0, atEnd = false, children }: Props) {
           <path d="M2.5 4.5 6 8l3.5-3.5" fill="none" stroke="currentColor" stroke-width="1.5" />
         </svg>
       </button>
-      {/* always there, so that what the button controls exists */}
+      {/* always rendered, since aria-controls refers to it */}
       <div class={atEnd ? "menu-panel menu-panel-end" : "menu-panel"} id={panel} hidden={!open}>
         {open && children()}
       </div>

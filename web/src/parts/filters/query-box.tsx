@@ -1,8 +1,8 @@
-// The box that searches the table. What is typed is asked for after a breath, and stands in the address.
+// The search field of a table. The text is stored in the address after a short delay.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { go, search, withParameter } from "../../app/location";
 
-const BREATH_MS = 120;
+const DELAY_MS = 120;
 
 export function QueryBox({ label, placeholder }: { label: string; placeholder: string }) {
   const asked = search.value.get("q") ?? "";
@@ -10,7 +10,7 @@ export function QueryBox({ label, placeholder }: { label: string; placeholder: s
   const sent = useRef(asked);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
 
-  // The address was changed by somebody else: the filters were cleared, the reader went back.
+  // The address changed elsewhere: filters were cleared, or the user went back.
   useEffect(() => {
     if (asked !== sent.current) {
       sent.current = asked;
@@ -37,7 +37,7 @@ export function QueryBox({ label, placeholder }: { label: string; placeholder: s
         const next = event.currentTarget.value;
         setText(next);
         clearTimeout(timer.current);
-        timer.current = setTimeout(() => ask(next), BREATH_MS);
+        timer.current = setTimeout(() => ask(next), DELAY_MS);
       }}
       onKeyDown={(event) => {
         if (event.key === "Enter") ask(text);

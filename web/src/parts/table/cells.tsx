@@ -1,12 +1,12 @@
-// What the tables' cells have in common: names that lead somewhere, and readings with their limits.
+// Cells that several tables share.
 import type { DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, duration, energy, howMany, percent, watts } from "../../app/units";
+import { bytes, celsius, duration, energy, percent, plural, watts } from "../../app/units";
 import { Absent, Value } from "../absent";
 import { Badge, Stale } from "../badge";
 import { Bar } from "../bar";
 import { words } from "../health";
-import { heatOf } from "./heat";
+import { heatTone } from "./heat";
 import { ofBytes } from "./pair";
 import "./cells.css";
 
@@ -18,12 +18,12 @@ export function ClusterCell({ cluster }: { cluster: string }) {
 
 const TAIL = 6; // characters
 
-// A name that gives way in its middle: names of one kind differ at their ends.
-export function Cut({ text }: { text: string }) {
+// Truncates a name in the middle, since similar names differ at their ends.
+export function MiddleEllipsis({ text }: { text: string }) {
   if (text.length <= 2 * TAIL) return <>{text}</>;
   return (
     <span class="cell-name" title={text}>
-      {/* Two pieces would be read as two words. */}
+      {/* Screen readers would read two pieces as two words. */}
       <span class="unseen">{text}</span>
       <span class="cell-head" aria-hidden="true">
         {text.slice(0, -TAIL)}
@@ -36,7 +36,7 @@ export function Cut({ text }: { text: string }) {
 export function NodeCell({ cluster, node }: { cluster: string; node: string }) {
   return (
     <a href={linkTo("node", { cluster, node })}>
-      <Cut text={node} />
+      <MiddleEllipsis text={node} />
     </a>
   );
 }
@@ -44,7 +44,7 @@ export function NodeCell({ cluster, node }: { cluster: string; node: string }) {
 export function DeviceName({ node, index }: { node: string; index: number | null }) {
   return (
     <span class="cell-name">
-      <Cut text={node} />
+      <MiddleEllipsis text={node} />
       <span>
         <span aria-hidden="true">/</span>
         <span class="unseen"> device </span>
@@ -57,12 +57,12 @@ export function DeviceName({ node, index }: { node: string; index: number | null
 export function PodCell({ cluster, namespace, pod }: { cluster: string; namespace: string; pod: string }) {
   return (
     <a href={linkTo("pod", { cluster, namespace, pod })}>
-      <Cut text={pod} />
+      <MiddleEllipsis text={pod} />
     </a>
   );
 }
 
-// Its pod, or what else is known of whose it is.
+// The pod of a process, or else its owner.
 export function ProcessOwnerCell({ row }: { row: ProcessRow }) {
   if (row.pod !== null && row.namespace !== null)
     return <PodCell cluster={row.cluster} namespace={row.namespace} pod={row.pod} />;
@@ -70,7 +70,7 @@ export function ProcessOwnerCell({ row }: { row: ProcessRow }) {
   return (
     <span title={`${words(row.owner_kind ?? "")} ${row.owner}`}>
       {row.owner_kind && <span class="cell-soft">{words(row.owner_kind)} </span>}
-      <Cut text={row.owner} />
+      <MiddleEllipsis text={row.owner} />
     </span>
   );
 }
@@ -85,7 +85,7 @@ export function UseCell({ ratio }: { ratio: Maybe }) {
 
 export const NEARLY_FULL = 0.95;
 
-// `ratio` of sums, which may be of fewer devices than `used` and `total` are: then they are not set side by side.
+// `ratio` may cover fewer devices than `used` and `total`; then only `used` is shown.
 export function MemoryCell({
   used,
   total,
@@ -116,7 +116,7 @@ export function ratioOf(part: Maybe, whole: Maybe): number | null {
 export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }) {
   if (at === null || at === undefined) return <Absent />;
   const limit = slowdown ? `slows down at ${celsius(slowdown)}` : "hot; slowdown temperature not reported";
-  const tone = heatOf(at, slowdown);
+  const tone = heatTone(at, slowdown);
   if (tone !== "plain")
     return (
       <Badge tone={tone} title={limit}>
@@ -140,8 +140,8 @@ export function EnergyCell({ joules }: { joules: Maybe }) {
   return <Value text={energy(joules)} />;
 }
 
-export const IDLE_FROM = 60; // seconds: less is a breath between two batches
-export const LONG_IDLE = 3600; // seconds: from here on the API counts a share of a device as idle
+export const IDLE_FROM = 60; // seconds; shorter pauses between batches count as busy
+export const LONG_IDLE = 3600; // seconds; the API's threshold of idle devices
 
 export function IdleCell({ seconds }: { seconds: Maybe }) {
   if (seconds === null || seconds === undefined) return <Absent />;
@@ -165,7 +165,7 @@ export function AgeCell({
   );
 }
 
-// What else is to be said of a device: each a word, with the whole of it as a title.
+// Badges of a device.
 export function DeviceNotes({
   row,
 }: {
@@ -183,8 +183,8 @@ export function DeviceNotes({
           anomaly
         </Badge>
       )}
-      {row.errors ? <Badge tone="critical">{howMany(row.errors, "error")}</Badge> : null}
-      {row.partitions > 0 && <Badge>{howMany(row.partitions, "partition")}</Badge>}
+      {row.errors ? <Badge tone="critical">{plural(row.errors, "error")}</Badge> : null}
+      {row.partitions > 0 && <Badge>{plural(row.partitions, "partition")}</Badge>}
     </span>
   );
 }

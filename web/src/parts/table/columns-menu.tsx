@@ -1,23 +1,23 @@
-// Which columns there are: as many as fit, unless the reader chose. The choice is kept in this browser.
+// Selection of columns: as many as fit, unless the user chose. The choice is stored in the browser.
 import { useState } from "preact/hooks";
-import { keep, kept } from "../../app/kept";
+import { readStorage, writeStorage } from "../../app/storage";
 import { Menu } from "../filters/menu";
 import type { Column } from "./columns";
 
-const KEPT_AS = "accelscope.columns.";
+const STORAGE_KEY = "accelscope.columns.";
 
 // null: as many as fit
 export function useHiddenColumns(
   table: string,
 ): [readonly string[] | null, (hidden: readonly string[] | null) => void] {
   const [hidden, setHidden] = useState<readonly string[] | null>(
-    () => kept("localStorage", KEPT_AS + table)?.split(",") ?? null,
+    () => readStorage("localStorage", STORAGE_KEY + table)?.split(",") ?? null,
   );
   return [
     hidden,
     (next) => {
       setHidden(next);
-      keep("localStorage", KEPT_AS + table, next?.join(",") ?? null);
+      writeStorage("localStorage", STORAGE_KEY + table, next?.join(",") ?? null);
     },
   ];
 }

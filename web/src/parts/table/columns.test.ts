@@ -3,10 +3,10 @@ import {
   type Column,
   columnsChosen,
   columnsThatFit,
-  easeOf,
   leastWidth,
-  underName,
+  subtitle,
   widthOf,
+  widthRatio,
 } from "./columns";
 
 const column = (key: string, width: number, priority: 1 | 2 | 3 | 4): Column<object> => ({
@@ -38,18 +38,18 @@ describe("columns that fit", () => {
     expect(keys(columnsThatFit(COLUMNS, room))).toEqual(shown);
   });
 
-  it("counts what is taken by others", () => {
+  it("subtracts the space that is taken", () => {
     expect(keys(columnsThatFit(COLUMNS, 400, 32))).toEqual(["name", "use"]);
   });
 
-  it("adds up", () => {
+  it("sums the minimum widths", () => {
     expect(leastWidth(COLUMNS)).toBe(630);
     expect(leastWidth([{ ...column("name", 200, 1), least: 120 }, column("use", 100, 1)])).toBe(220);
   });
 });
 
-describe("columns that were chosen", () => {
-  it("never drops the one that names the row", () => {
+describe("selected columns", () => {
+  it("always contain the row header", () => {
     expect(keys(columnsChosen(COLUMNS, ["name", "age"]))).toEqual(["name", "model", "use", "power"]);
   });
 });
@@ -63,15 +63,15 @@ describe("widths", () => {
     [300, [200, 100]],
     [900, [200, 100]],
   ])("in %d pixels", (room, widths) => {
-    expect(tight.map((one) => widthOf(one, easeOf(tight, room)))).toEqual(widths);
+    expect(tight.map((one) => widthOf(one, widthRatio(tight, room)))).toEqual(widths);
   });
 });
 
 describe("the line below the name", () => {
   const name = { ...column("name", 200, 1), under: { column: "model", text: () => "H100" } };
-  it("says what no column says", () => {
-    expect(underName([name, column("use", 100, 1)])?.({})).toBe("H100");
-    expect(underName([name, column("model", 100, 1)])).toBeNull();
-    expect(underName([column("use", 100, 1)])).toBeNull();
+  it("is shown if its column is not", () => {
+    expect(subtitle([name, column("use", 100, 1)])?.({})).toBe("H100");
+    expect(subtitle([name, column("model", 100, 1)])).toBeNull();
+    expect(subtitle([column("use", 100, 1)])).toBeNull();
   });
 });

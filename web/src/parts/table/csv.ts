@@ -1,13 +1,12 @@
-// Rows for a spreadsheet (RFC 4180), made here: nobody else is asked.
+// CSV export (RFC 4180).
 
 export type CsvValue = string | number | boolean | null;
 
-// A text that begins like a formula would be run by a spreadsheet. Some of them skip blanks and invisible
-// characters before it, some read the wide forms of East Asian keyboards, and some begin a new cell at a
-// control character.
+// A spreadsheet would run text that starts like a formula. Some programs skip blanks and invisible characters, accept
+// full-width characters, or start a new cell at a control character.
 const FORMULA = /^[\s\p{C}]*[=+\-@\u2212]/u;
 const CONTROL = /^\p{Cc}/u;
-const LOOKED_AT = 64; // characters
+const CHECKED_LENGTH = 64; // characters
 
 export function csv(header: readonly string[], rows: readonly (readonly CsvValue[])[]): string {
   return [header, ...rows]
@@ -24,7 +23,7 @@ function field(value: CsvValue): string {
 }
 
 function isFormula(text: string): boolean {
-  const start = text.trimStart().slice(0, LOOKED_AT).normalize("NFKC");
+  const start = text.trimStart().slice(0, CHECKED_LENGTH).normalize("NFKC");
   return CONTROL.test(text) || FORMULA.test(start);
 }
 
@@ -34,5 +33,5 @@ export function download(name: string, text: string): void {
   link.href = address;
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000); // the browser may still be reading it
+  setTimeout(() => URL.revokeObjectURL(address), 10_000); // the download may still be running
 }

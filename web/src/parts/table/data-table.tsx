@@ -1,14 +1,14 @@
-// A real table: headers that sort, rows that lead somewhere, what does not fit left out by its priority.
+// A table with sortable headers, rows that are links, and columns that are dropped if they do not fit.
 import { type ComponentChildren, Fragment } from "preact";
 import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import {
   type Column,
   columnsChosen,
   columnsThatFit,
-  easeOf,
   leastWidth,
-  underName,
+  subtitle,
   widthOf,
+  widthRatio,
 } from "./columns";
 import { moveAmongRows, Row } from "./row";
 import { ariaSort, type Order } from "./sort";
@@ -17,13 +17,13 @@ import "./table.css";
 export type { Column } from "./columns";
 
 const EXPANDER = 32; // pixels
-const NARROW = 520; // pixels: a name may have a second line
+const NARROW = 520; // pixels; below, the name has a second line
 
 export interface RowAge {
   seconds: number | null;
 }
 
-// For rows as the API has them.
+// The age of a stale row of the API; null: fresh.
 export function staleness({
   state,
   age_seconds,
@@ -35,18 +35,18 @@ export function staleness({
 }
 
 interface Props<R> {
-  caption: string; // for those who do not see it; says what the rows are
-  columns: readonly Column<R>[]; // the first names the row
+  caption: string; // for screen readers
+  columns: readonly Column<R>[]; // the first is the row header
   rows: readonly R[];
   rowKey: (row: R) => string;
   rowLink?: (row: R) => string;
-  rowStale?: (row: R) => RowAge | null; // null: it is not
-  rowSimulated?: (row: R) => boolean; // says so beside its name
-  expand?: (row: R) => ComponentChildren; // what a row hides until it is asked for; null: nothing
+  rowStale?: (row: R) => RowAge | null; // null: fresh
+  rowSimulated?: (row: R) => boolean;
+  expand?: (row: R) => ComponentChildren; // details of a row; null: none
   orders?: readonly Order[];
   sortBy?: (field: string, descendingFirst: boolean) => void;
-  hidden?: readonly string[] | null; // columns that the reader left out; null: as many as fit
-  busy?: boolean; // rows of an older question
+  hidden?: readonly string[] | null; // columns hidden by the user; null: as many as fit
+  busy?: boolean; // rows of the previous request
 }
 
 export function DataTable<R>(props: Props<R>) {
@@ -60,9 +60,9 @@ export function DataTable<R>(props: Props<R>) {
       hidden === null ? columnsThatFit(props.columns, room, extra) : columnsChosen(props.columns, hidden),
     [props.columns, room, extra, hidden],
   );
-  const under = room < NARROW ? underName(columns) : null;
+  const under = room < NARROW ? subtitle(columns) : null;
   const needed = leastWidth(columns) + extra;
-  const ease = easeOf(columns, room - extra);
+  const ease = widthRatio(columns, room - extra);
   const span = columns.length + (expand ? 1 : 0);
 
   const toggle = useCallback((key: string) => {

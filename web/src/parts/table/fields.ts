@@ -1,8 +1,8 @@
-// Which parameters of an address are filters of a table: the fields of its rows, and their bounds. An address may hold
-// others, that somebody's mail program or another page put there: they are nobody's business here.
+// Parameters of an address that filter a table: the fields of its rows and their bounds. Other parameters, such as those
+// added by mail programs, are ignored.
 import type { DeviceRow, NodeRow, PodRow, ProcessRow } from "../../api/types";
 
-// Checked by the compiler: a field that the API gets, or loses, is missed here.
+// The compiler checks that all fields of the API's row are listed.
 function fieldsOf<R>(fields: Record<keyof R, true>): readonly string[] {
   return Object.keys(fields);
 }
@@ -140,9 +140,11 @@ export const PROCESS_FIELDS = fieldsOf<ProcessRow>({
 
 export const NAMESPACE_FIELDS: readonly string[] = ["cluster", "namespace", "vendor", "model"];
 
-const OF_ALL = ["q", "present", "absent"]; // understood by every table that has rows with fields
+const COMMON_FILTERS = ["q", "present", "absent"]; // supported by every table
 
-// name: as the API has it.
+// name: parameter of the API.
 export function isFilter(name: string, fields: readonly string[]): boolean {
-  return OF_ALL.includes(name) || fields.includes(name.replace(/_(min|max)$/, "")) || fields.includes(name);
+  return (
+    COMMON_FILTERS.includes(name) || fields.includes(name.replace(/_(min|max)$/, "")) || fields.includes(name)
+  );
 }

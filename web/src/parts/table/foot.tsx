@@ -3,13 +3,13 @@ import { count } from "../../app/units";
 interface Props {
   shown: number;
   total: number;
-  what: string; // in the plural: "devices"
+  what: string; // plural: "devices"
   more: (() => void) | null;
   asking: boolean;
 }
 
 export function TableFoot({ shown, total, what, more, asking }: Props) {
-  if (shown >= total) return null; // all are there, and counted above
+  if (shown >= total) return null; // the filter bar shows the total
   return (
     <div class="table-foot">
       <span>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { heatOf } from "./heat";
+import { heatTone } from "./heat";
 
 test.each([
   [null, 90, "plain"],
@@ -12,5 +12,5 @@ test.each([
   [85, 90, "warning"],
   [90, 90, "critical"],
 ])("%s °C where it slows down at %s is %s", (at, slowdown, expected) => {
-  expect(heatOf(at, slowdown)).toBe(expected);
+  expect(heatTone(at, slowdown)).toBe(expected);
 });

@@ -1,14 +1,14 @@
-// How grave a temperature is, by that at which the device slows itself down, as the model and the alerts have it.
+// Severity of a temperature, relative to the device's slowdown temperature. Same limits as the health and the alerts.
 
 const HOT_MARGIN_CELSIUS = 5;
-const HOT_CELSIUS = 90; // where the device does not tell at which it slows down
+const HOT_CELSIUS = 90; // if the device reports no slowdown temperature
 
-// Devices that are hot, as the API is asked for them, the gravest first: by their own limit, and those that tell none.
+// API parameters for hot devices: near their own limit, and those without a reported limit.
 export const HOT = {
   temperature_margin_celsius_max: String(HOT_MARGIN_CELSIUS),
   sort: "temperature_margin_celsius",
 };
-export const HOT_UNTOLD = {
+export const HOT_WITHOUT_LIMIT = {
   absent: "temperature_margin_celsius",
   temperature_celsius_min: String(HOT_CELSIUS),
   sort: "-temperature_celsius",
@@ -16,7 +16,7 @@ export const HOT_UNTOLD = {
 
 type Maybe = number | null | undefined;
 
-export function heatOf(at: Maybe, slowdown: Maybe): "plain" | "warning" | "critical" {
+export function heatTone(at: Maybe, slowdown: Maybe): "plain" | "warning" | "critical" {
   if (at === null || at === undefined) return "plain";
   if (!slowdown) return at >= HOT_CELSIUS ? "warning" : "plain";
   if (at >= slowdown) return "critical";

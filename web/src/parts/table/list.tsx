@@ -1,8 +1,8 @@
-// A view that is a list: filters above, the table in whatever state it is, and how many there are.
+// A list view: filters, the number of rows, and the table in any state.
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../../api/client";
 import { go, pathname, search } from "../../app/location";
-import { howMany } from "../../app/units";
+import { plural } from "../../app/units";
 import { Simulated } from "../badge";
 import type { Facet } from "../filters/facets";
 import { clearFilters, FilterBar, isFiltered } from "../filters/filter-bar";
@@ -12,38 +12,38 @@ import type { Column } from "./columns";
 import { ColumnsMenu, useHiddenColumns } from "./columns-menu";
 import { DataTable, type RowAge } from "./data-table";
 import { TableFoot } from "./foot";
-import type { Listed } from "./use-table";
-import { WaitingTable } from "./waiting";
+import { WaitingTable } from "./skeleton";
+import type { ListData } from "./use-table";
 
-const BAD_REQUEST = 400; // trying again does not help
+const BAD_REQUEST = 400; // retrying does not help
 
 export interface ListProps<R> {
   title: string;
-  what: string; // the rows, in the plural: "devices"
-  one: string; // and in the singular
-  name: string; // of the table, for what a browser keeps of it
-  table: Listed<R>;
+  what: string; // plural: "devices"
+  one: string; // singular
+  name: string; // key of the stored column selection
+  table: ListData<R>;
   columns: readonly Column<R>[];
   rowKey: (row: R) => string;
   rowLink?: (row: R) => string;
   rowStale?: (row: R) => RowAge | null;
   expand?: (row: R) => ComponentChildren;
   simulated?: (row: R) => boolean;
-  placeholder: string; // what the search box finds
+  placeholder: string; // searched fields
   facets: readonly Facet[];
-  own?: readonly string[]; // parameters of the address that are no filters
+  own?: readonly string[]; // parameters of the address that are not filters
   controls?: ComponentChildren; // beside the filters
   actions?: ComponentChildren; // beside the title
   lead?: ComponentChildren; // between the filters and the table
-  empty: ComponentChildren; // when there is nothing without any filter
-  total?: string; // in the place of the number of rows
+  empty: ComponentChildren; // shown if there are no rows and no filters
+  total?: string; // replaces the number of rows
 }
 
 export function ListView<R>(props: ListProps<R>) {
   const { title, what, one, table, columns, own = [], simulated = () => false } = props;
   const { rows, total, problem, asking } = table;
   const [hidden, setHidden] = useHiddenColumns(props.name);
-  const told = props.total ?? (total === null ? "" : howMany(total, one, what));
+  const countText = props.total ?? (total === null ? "" : plural(total, one, what));
   const allSimulated = rows !== null && rows.length > 0 && rows.every(simulated);
   return (
     <View title={title} badges={allSimulated ? <Simulated /> : null} actions={props.actions}>
@@ -56,7 +56,7 @@ export function ListView<R>(props: ListProps<R>) {
       >
         {props.controls}
         <span class="filters-total" role="status">
-          {told}
+          {countText}
         </span>
         <div class="menu-wide-screen">
           <ColumnsMenu columns={columns} hidden={hidden} onHide={setHidden} />
@@ -114,7 +114,7 @@ export function ListView<R>(props: ListProps<R>) {
   );
 }
 
-// What the address asks for and cannot be had. The API lists all that it would take, which is for programs.
+// A readable message for a rejected parameter. The API's detail lists all valid values.
 function refusedBecause({ parameter, detail }: Problem, what: string): string {
   if (parameter === "sort") return `${capital(what)} cannot be sorted by “${search.value.get("sort") ?? ""}”`;
   const value = parameter === null ? null : search.value.get(parameter);

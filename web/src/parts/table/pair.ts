@@ -1,4 +1,4 @@
-// Two sizes in one unit: "0.3 / 192 GiB". The unit is the larger one's, so that they can be compared.
+// Two sizes in the same unit: "0.3 / 192 GiB".
 import { ABSENT, bytes, SIZES } from "../../app/units";
 
 const UNIT = 1024;

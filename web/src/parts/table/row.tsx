@@ -1,20 +1,20 @@
-// A row of a table, drawn anew only when it says something new.
+// A table row that renders again only if its data changed.
 import { useMemo, useRef } from "preact/hooks";
 import { go } from "../../app/location";
 import { Simulated, Stale } from "../badge";
-import { AGES, alike } from "./alike";
 import type { Column } from "./columns";
+import { AGE_FIELDS, isSameRow } from "./same-row";
 
 interface Props<R> {
   name: string; // key
   row: R;
   columns: readonly Column<R>[];
-  under: ((row: R) => string) | null; // a second line below the name
+  under: ((row: R) => string) | null; // second line below the name
   link: string | undefined;
   stale: boolean;
   ageSeconds: number | null; // of a stale row
   simulated: boolean;
-  expands: boolean | null; // null: no row of the table does
+  expands: boolean | null; // null: rows of this table have no details
   open: boolean;
   onToggle: (name: string) => void;
 }
@@ -25,8 +25,8 @@ export function Row<R>(props: Props<R>) {
   const { columns, under, link, stale, ageSeconds, simulated, expands, open, name, onToggle } = props;
   const kept = useRef(props.row);
   const aged = columns.some(({ ages }) => ages);
-  const ignored = aged ? NOTHING : AGES;
-  if (!alike(kept.current, props.row, ignored)) kept.current = props.row;
+  const ignored = aged ? NOTHING : AGE_FIELDS;
+  if (!isSameRow(kept.current, props.row, ignored)) kept.current = props.row;
   const row = kept.current;
   return useMemo(() => {
     const names = ["table-row", stale && "table-row-stale", link && "table-row-link"]
@@ -76,8 +76,7 @@ function Expander({ open, onToggle }: { open: boolean; onToggle: () => void }) {
   );
 }
 
-// The whole row leads where its first cell does; what is a link or a button of its own stays one, and so does
-// text that somebody is selecting.
+// A click on the row follows the link of its first cell, except on other links and buttons or while selecting text.
 function followRow(event: MouseEvent, link: string): void {
   if (event.defaultPrevented || event.button !== 0) return;
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
@@ -93,7 +92,7 @@ const STEPS: Record<string, (place: number, last: number) => number> = {
   End: (_, last) => last,
 };
 
-// On the table's body: arrows go from row to row, by their links.
+// Arrow keys move the focus between the links of rows.
 export function moveAmongRows(event: KeyboardEvent): void {
   const step = STEPS[event.key];
   const from = (event.target as Element).closest("tr");

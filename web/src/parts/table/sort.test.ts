@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ariaSort, nextSort, orderOf } from "./sort";
 
 describe("order of rows", () => {
-  it("reads the API's words", () => {
+  it("is parsed from the API's syntax", () => {
     expect(orderOf("-power_watts,node")).toEqual([
       { field: "power_watts", descending: true },
       { field: "node", descending: false },
@@ -11,14 +11,14 @@ describe("order of rows", () => {
     expect(orderOf(",-")).toEqual([]);
   });
 
-  it("shows the first field only", () => {
+  it("marks only the first field", () => {
     const orders = orderOf("-power_watts,node");
     expect(ariaSort(orders, "power_watts")).toBe("descending");
     expect(ariaSort(orders, "node")).toBe("none");
     expect(ariaSort(orderOf("node"), "node")).toBe("ascending");
   });
 
-  it("goes round: the usual way, the other way, as at first", () => {
+  it("cycles: default direction, other direction, default order", () => {
     expect(nextSort(orderOf("node"), "power_watts", true)).toBe("-power_watts");
     expect(nextSort(orderOf("-power_watts"), "power_watts", true)).toBe("power_watts");
     expect(nextSort(orderOf("power_watts"), "power_watts", true)).toBeNull();

@@ -1,4 +1,4 @@
-// The order of rows, in the API's words: fields with commas between, `-` for the largest first.
+// The sort order in the API's syntax: fields separated by commas, `-` for descending.
 
 export interface Order {
   field: string;
@@ -16,14 +16,14 @@ export function orderOf(sort: string): Order[] {
 
 export type AriaSort = "ascending" | "descending" | "none";
 
-// Of a column: only the first field of the order shows, as ARIA asks.
+// Only the first field is marked, as ARIA requires.
 export function ariaSort(orders: readonly Order[], field: string): AriaSort {
   const first = orders[0];
   if (first?.field !== field) return "none";
   return first.descending ? "descending" : "ascending";
 }
 
-// After a click on a column: first the way that is asked for most, then the other way, then as it was at first (null).
+// The order after a click on a column: default direction, other direction, then the default order (null).
 export function nextSort(orders: readonly Order[], field: string, descendingFirst: boolean): string | null {
   const first = orders[0];
   if (first?.field !== field) return descendingFirst ? `-${field}` : field;

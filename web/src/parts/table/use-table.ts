@@ -1,11 +1,11 @@
-// Rows of the API for a table: asked as the address says, kept while a newer answer is on its way, live.
+// Live rows of the API for a table, with filters and order from the address.
 import { useRef, useState } from "preact/hooks";
 import { type Problem, query } from "../../api/client";
 import { go, pathname, search, withParameter } from "../../app/location";
-import { concernsClusters, useResource, type Watching } from "../../live/resource";
-import { wordsOf } from "../filters/words";
+import { affectsClusters, type RefreshOptions, useResource } from "../../live/resource";
+import { valuesOf } from "../filters/values";
 import { isFilter } from "./fields";
-import { type Defaults, FIRST_ROWS, moreRows, questionOf } from "./question";
+import { type Defaults, FIRST_ROWS, moreRows, tableParameters } from "./parameters";
 import { nextSort, type Order, orderOf } from "./sort";
 
 export interface Rows<R> {
@@ -14,32 +14,31 @@ export interface Rows<R> {
   at: number;
 }
 
-// What a list shows, wherever its rows are from.
-export interface Listed<R> {
-  rows: readonly R[] | null; // null: nothing was answered yet
+// Data of a list view.
+export interface ListData<R> {
+  rows: readonly R[] | null; // null: no response yet
   total: number | null;
-  asking: boolean; // the rows are of an older question
+  asking: boolean; // the rows are from the previous request
   problem: Problem | null;
   refetch: () => void;
-  more: (() => void) | null; // null: all are here, or as many as there may be
-  isFilter: (name: string) => boolean; // of a parameter of the address
+  more: (() => void) | null; // null: no more rows
+  isFilter: (name: string) => boolean; // whether a parameter of the address is a filter
   orders: readonly Order[];
   sortBy: (field: string, descendingFirst: boolean) => void;
 }
 
-export interface Table<R, A extends Rows<R> = Rows<R>> extends Listed<R> {
-  answer: A | null; // the whole of it
+export interface Table<R, A extends Rows<R> = Rows<R>> extends ListData<R> {
+  answer: A | null; // the whole response
 }
 
-// All rows that are shown are asked for anew, in one question, when something changed: what was loaded later is as
-// fresh as the first page, and no row is there twice because it moved in between.
+// A change fetches all shown rows again in one request, so that all are equally fresh and no row appears twice.
 export function useTable<R, A extends Rows<R> = Rows<R>>(
   url: string,
   defaults: Defaults,
-  watching: Watching = {},
+  refresh: RefreshOptions = {},
 ): Table<R, A> {
   const address = useAddress();
-  const question = questionOf(address, defaults);
+  const question = tableParameters(address, defaults);
   const asked = query(question);
   const [wanted, setWanted] = useState({ of: asked, rows: FIRST_ROWS });
   const limit = wanted.of === asked ? wanted.rows : FIRST_ROWS;
@@ -47,9 +46,9 @@ export function useTable<R, A extends Rows<R> = Rows<R>>(
     url,
     { ...question, limit },
     {
-      concerns: concernsClusters(wordsOf(address, "cluster")),
-      ...watching,
-      keepWhileAsking: true,
+      affects: affectsClusters(valuesOf(address, "cluster")),
+      ...refresh,
+      keepPreviousData: true,
     },
   );
   const answer = resource.data;
@@ -72,7 +71,7 @@ export function useTable<R, A extends Rows<R> = Rows<R>>(
   };
 }
 
-// A view stays until the next one can be shown; the new place's address is none of its business.
+// The address of this view. It is frozen when the user navigates to another view, which may take a moment to load.
 function useAddress(): URLSearchParams {
   const path = useRef(pathname.value);
   const last = useRef(search.value);

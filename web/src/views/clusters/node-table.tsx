@@ -9,7 +9,7 @@ import { Health, words } from "../../parts/health";
 interface Props {
   caption: string;
   nodes: readonly NodeRow[];
-  withReason?: boolean | undefined; // in the place of the models
+  withReason?: boolean | undefined; // replaces the models
 }
 
 export function NodeTable({ caption, nodes, withReason = false }: Props) {

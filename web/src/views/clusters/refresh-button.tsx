@@ -1,6 +1,6 @@
-// Has a cluster read now. Only some tokens may: whether this one may is known when it was tried.
+// Refreshes a cluster. Needs a token with the admin scope, which is only known after a try.
 import { useState } from "preact/hooks";
-import { type Problem, path, post, problemOf } from "../../api/client";
+import { type Problem, path, post, toProblem } from "../../api/client";
 import type { Refreshed } from "../../api/types";
 
 type State = { is: "ready" | "asking" | "done" } | { is: "refused"; problem: Problem };
@@ -14,7 +14,7 @@ export function RefreshButton({ cluster, done }: { cluster: string; done: () => 
       setState({ is: "done" });
       done();
     } catch (error) {
-      setState({ is: "refused", problem: problemOf(error) });
+      setState({ is: "refused", problem: toProblem(error) });
     }
   };
   const forbidden = state.is === "refused" && state.problem.status === 403;

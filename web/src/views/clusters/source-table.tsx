@@ -1,10 +1,10 @@
 import type { SourceView } from "../../api/types";
-import { count, took } from "../../app/units";
+import { count, shortDuration } from "../../app/units";
 import { Absent, Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Empty } from "../../parts/states";
-import { SaidState } from "./said";
-import { stateOfSource } from "./state";
+import { sourceStatus } from "./status";
+import { StatusLabel } from "./status-label";
 
 export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
   if (sources.length === 0)
@@ -33,24 +33,24 @@ export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
       </thead>
       <tbody>
         {sources.map((source) => {
-          const said = stateOfSource(source);
+          const status = sourceStatus(source);
           return (
             <tr key={source.kind}>
               <th scope="row">{source.kind}</th>
               <td>
-                <SaidState said={said} />
+                <StatusLabel status={status} />
               </td>
               <td class="number">
                 {source.up === null ? <Absent /> : `${count(source.answered)} of ${count(source.expected)}`}
               </td>
               <td class="number">{count(source.errors)}</td>
               <td class="number">
-                <Value text={took(source.duration_seconds)} />
+                <Value text={shortDuration(source.duration_seconds)} />
               </td>
               <td class="number">
                 <Age at={source.succeeded_at} reason="none yet" />
               </td>
-              <td class="wraps">{said.why ?? ""}</td>
+              <td class="wraps">{status.why ?? ""}</td>
             </tr>
           );
         })}

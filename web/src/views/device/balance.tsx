@@ -1,4 +1,4 @@
-// What makes the parts add up to the whole.
+// Values that reconcile the pods' use with that of the device.
 import type { DeviceBalance } from "../../api/types";
 import { bytes, energy } from "../../app/units";
 import { type Fact, Facts } from "../../parts/facts";

@@ -1,4 +1,4 @@
-// What a device is, and how it is set.
+// Identity and configuration of a device.
 import type { DeviceDetail } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { count, duration, energy } from "../../app/units";
@@ -66,7 +66,7 @@ function remapped(rows: NonNullable<DeviceDetail["reading"]>["remapped_rows"]): 
   return parts.join(", ");
 }
 
-// Not every device has everything: what this one has not is listed with its reasons elsewhere.
+// Only known facts. Missing values are listed with their reason elsewhere.
 function known(facts: readonly Fact[]): Fact[] {
   return facts.filter(([, value]) => value !== null && value !== undefined);
 }

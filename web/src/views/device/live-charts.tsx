@@ -1,4 +1,4 @@
-// What the device does: the last hour by the minute, and by every reading since this page was opened.
+// Charts of the device: history by the minute, and every reading since the page was opened.
 import { useMemo, useRef } from "preact/hooks";
 import type { DeviceDetail, DeviceRow, HistorySeries } from "../../api/types";
 import { bytes, celsius, watts } from "../../app/units";
@@ -74,6 +74,6 @@ function useLive(device: DeviceRow, past: HistorySeries | null): Points {
   return useMemo(() => {
     if (device.taken_at !== null)
       series.push(device.taken_at, Object.fromEntries(FIELDS.map((field) => [field, device[field]])));
-    return series.joined(past, FIELDS);
+    return series.merge(past, FIELDS);
   }, [series, device, past]);
 }

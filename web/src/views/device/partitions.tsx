@@ -1,4 +1,4 @@
-// Parts of a device that are used as devices of their own: MIG instances and their like.
+// Partitions of a device, such as MIG instances.
 import type { Device, PodRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { count } from "../../app/units";

@@ -1,4 +1,4 @@
-// What else a driver tells of the moment: activity, clocks, sensors, throttling, PCIe, rails, fans, cores.
+// Further current values: activity, clocks, sensors, throttling, PCIe, rails, fans, cores.
 import type { Device } from "../../api/types";
 import { HARMLESS_THROTTLES } from "../../api/vendors";
 import { ABSENT, celsius, percent, watts } from "../../app/units";
@@ -28,13 +28,13 @@ const ACTIVITIES: readonly (readonly [keyof Device, string])[] = [
   ["optical_flow_utilization_ratio", "Optical flow"],
 ];
 
-interface Named {
+interface DeviceKey {
   name: string;
-  ratio: number | null; // null: of what it could be is not known
+  ratio: number | null; // null: the maximum is unknown
   text?: string | undefined;
 }
 
-function Bars({ rows, wide = false }: { rows: readonly Named[]; wide?: boolean }) {
+function Bars({ rows, wide = false }: { rows: readonly DeviceKey[]; wide?: boolean }) {
   return (
     <dl class={wide ? "device-bars device-bars-wide" : "device-bars"}>
       {rows.map(({ name, ratio, text }) => (
@@ -162,7 +162,7 @@ function limits({
   return parts.length > 0 ? parts.join(", ") : null;
 }
 
-// A link that is narrower or slower than it could be is a common reason for slow work.
+// A degraded PCIe link is a common reason for slow workloads.
 function link(pcie: NonNullable<Device["pcie"]>) {
   const { generation, width, max_generation, max_width } = pcie;
   if (generation === null && width === null) return null;

@@ -1,4 +1,4 @@
-// Units that only devices have.
+// Units of device values.
 import { ABSENT, bytes, percent } from "../../app/units";
 
 type Maybe = number | null | undefined;
@@ -20,7 +20,7 @@ export function amperes(value: Maybe): string {
   return value === null || value === undefined ? ABSENT : `${value.toFixed(1)} A`;
 }
 
-// Of a device that is cut into so many shares.
+// Size of one of `shares` equal shares of a device.
 export function oneShare(shares: number | null): string {
   return shares === null ? "the whole device" : percent(1 / shares);
 }

@@ -1,16 +1,16 @@
-// Filters of the log; all of them are in the address, so that what one sees can be sent on.
+// Filters of the log, stored in the address.
 import type { Severity } from "../../api/types";
 import { go, withParameter } from "../../app/location";
 import { FILTERS, type Filters, KINDS, kindName, SEVERITIES } from "../../parts/events";
-import { asWord } from "../../parts/filters/words";
+import { escapeValue } from "../../parts/filters/values";
 import { HealthIcon, type Tone } from "../../parts/health";
 import "./event-filters.css";
 
 const TONES: Record<Severity, Tone> = { critical: "critical", warning: "warning", info: "unknown" };
-const CHIPS = ["node", "device", "namespace", "pod"] as const; // only by links from elsewhere
+const CHIPS = ["node", "device", "namespace", "pod"] as const; // set by links from other views
 
 function choose(name: string, values: readonly string[]): void {
-  go(withParameter(name, values.map(asWord)), { replace: true });
+  go(withParameter(name, values.map(escapeValue)), { replace: true });
 }
 
 export function EventFilters({ filters, clusters }: { filters: Filters; clusters: readonly string[] }) {
@@ -89,7 +89,7 @@ interface ChoiceProps {
   text?: (option: string) => string;
 }
 
-// One is chosen here; an address may hold several, and then says so.
+// A select for one value. The address may contain several, which are shown as one option.
 function Choice({ name, label, all, values, options, text = (option) => option }: ChoiceProps) {
   const several = values.length > 1;
   const known = new Set([...options, ...values]);

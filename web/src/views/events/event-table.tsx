@@ -1,7 +1,7 @@
 import type { Event } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { fleetNow } from "../../live/fleet-clock";
-import { kindName, placeOfEvent, textBesidePlace, timeOfEvent, toneOfEvent } from "../../parts/events";
+import { eventPlace, eventTime, eventTone, kindName, textWithoutPlace } from "../../parts/events";
 import { HealthIcon } from "../../parts/health";
 import "./event-table.css";
 
@@ -36,14 +36,14 @@ export function EventTable({ events, more }: { events: readonly Event[]; more: b
 }
 
 function Row({ event }: { event: Event }) {
-  const place = placeOfEvent(event);
+  const place = eventPlace(event);
   const at = new Date(event.at * 1000);
-  const tone = toneOfEvent(event);
+  const tone = eventTone(event);
   return (
     <tr>
       <td>
         <time dateTime={at.toISOString()} title={at.toLocaleString("en-GB")}>
-          {timeOfEvent(event.at, new Date(fleetNow()))}
+          {eventTime(event.at, new Date(fleetNow()))}
         </time>
       </td>
       <td>
@@ -62,7 +62,7 @@ function Row({ event }: { event: Event }) {
       <td>
         <a href={linkTo("cluster", { cluster: event.cluster })}>{event.cluster}</a>
       </td>
-      <td class="wraps event-table-what">{textBesidePlace(event)}</td>
+      <td class="wraps event-table-what">{textWithoutPlace(event)}</td>
     </tr>
   );
 }

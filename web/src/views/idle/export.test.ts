@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { IdlePod } from "../../api/types";
 import { fileName, idleCsv } from "./export";
 
-it("has a column for every name", () => {
+it("writes a value for each column", () => {
   const pod: IdlePod = {
     age_seconds: 1,
     cluster: "c",
@@ -25,6 +25,6 @@ it("has a column for every name", () => {
   expect(line).toBe("c,n,p,Job,train,m,2,0.75,A; B,2250,1.25,,fresh,true");
 });
 
-it("names the file by the time", () => {
+it("contains the time in the file name", () => {
   expect(fileName(new Date(2026, 10, 6, 9, 5))).toBe("idle-2026-11-06T0905.csv");
 });

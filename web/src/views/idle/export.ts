@@ -1,10 +1,10 @@
-// All that is meant, also what the page does not show, as a file.
+// CSV export of all idle pods that match the filters.
 import { get, type Parameters } from "../../api/client";
 import type { IdlePod, IdlePods } from "../../api/types";
 import { type CsvValue, csv } from "../../parts/table/csv";
 
 const PAGE = 1000;
-const PAGES = 100; // no fleet has more idle pods; an API that never ends must not be followed
+const PAGES = 100; // limit against an endless response
 
 export async function allIdle(parameters: Parameters): Promise<IdlePod[]> {
   const pods: IdlePod[] = [];
@@ -57,7 +57,7 @@ export function idleCsv(pods: readonly IdlePod[]): string {
   );
 }
 
-// idle-2026-11-16T0912.csv, as the reader's place has the time
+// idle-2026-11-16T0912.csv, in local time
 export function fileName(now: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const day = `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`;

@@ -1,6 +1,6 @@
-// The agent of a node and the parts of it: what works, what does not, and why.
+// State of a node's agent: readers, attribution sources and sinks.
 import type { AgentState, Counted, NodeDetail } from "../../api/types";
-import { bytes, count, duration, took } from "../../app/units";
+import { bytes, count, duration, shortDuration } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { type Fact, Facts } from "../../parts/facts";
@@ -30,11 +30,11 @@ function factsOf(agent: AgentState, interval: number | null): Fact[] {
     ["Version", agent.version],
     ["Started", <Age key="started" at={agent.started_at} />],
     ["Collection interval", duration(interval)],
-    ["Last collection took", took(agent.collection_seconds)],
+    ["Last collection took", shortDuration(agent.collection_seconds)],
     ["Collections", count(agent.collections)],
     ["Overruns", count(agent.overruns)],
     ["Agent memory", bytes(agent.memory_bytes)],
-    ["Agent CPU time", took(agent.cpu_seconds)],
+    ["Agent CPU time", shortDuration(agent.cpu_seconds)],
     ["Threads", count(agent.threads)],
     ["Open files", count(agent.open_files)],
     ...(agent.config_reloads.length > 0
@@ -70,7 +70,7 @@ export function Readers({ readers }: { readers: NodeDetail["readers"] }) {
             <Up key="up" up={reader.up} reason={reader.reason} />,
             <Value key="source" text={reader.source} />,
             `${count(reader.devices_seen)} of ${count(reader.devices_expected)}`,
-            <Value key="took" text={took(reader.duration_seconds)} />,
+            <Value key="took" text={shortDuration(reader.duration_seconds)} />,
             <Age key="age" at={reader.last_success} />,
             <Value key="errors" text={withAbandoned(reader.errors, reader.abandoned_calls)} />,
             counted(reader.rejected),

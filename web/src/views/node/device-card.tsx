@@ -1,4 +1,4 @@
-// A device of the node at a glance: what it does, how full, how hot, and the last hour of it.
+// Summary card of a device with a sparkline of the last hour.
 import type { DeviceRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { ABSENT, bytes, celsius, percent, watts } from "../../app/units";
@@ -8,7 +8,7 @@ import { Bar } from "../../parts/bar";
 import { Health } from "../../parts/health";
 import { Sparkline } from "../../parts/sparkline";
 import { DeviceNotes, NEARLY_FULL, ratioOf, TemperatureCell } from "../../parts/table/cells";
-import { heatOf } from "../../parts/table/heat";
+import { heatTone } from "../../parts/table/heat";
 import { vendorName } from "../../parts/vendor";
 
 export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: boolean }) {
@@ -96,19 +96,19 @@ function Temperature({ device }: { device: DeviceRow }) {
       ratio={ratioOf(at, slowdown)}
       label="temperature"
       text={`${celsius(at)} of ${celsius(slowdown)}`}
-      tone={heatOf(at, slowdown)}
+      tone={heatTone(at, slowdown)}
       wide
     />
   );
 }
 
-// The vendor's name in front says nothing that the rest does not.
+// The model without the vendor's name.
 function shortModel({ model, vendor }: DeviceRow): string {
   const name = vendorName(vendor);
   return model?.startsWith(`${name} `) ? model.slice(name.length + 1) : (model ?? name);
 }
 
-// From the first reading on: a fleet that has just been started has a short past, not a long silence.
+// Without unknown values at the start, as after a start of the fleet.
 function known(values: readonly (number | null)[]): readonly (number | null)[] {
   return values.slice(values.findIndex((value) => value !== null));
 }

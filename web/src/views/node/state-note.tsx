@@ -1,4 +1,4 @@
-// A node that is not fresh says so before anything else, with what can be done about it.
+// A note for nodes that are not fresh, with the reason.
 import type { NodeRow } from "../../api/types";
 import { duration } from "../../app/units";
 import { HealthIcon, words } from "../../parts/health";

@@ -1,18 +1,25 @@
-// Who uses the devices of a node, or one device: pods and processes.
+// Pods and processes of a node or device.
 import type { PodRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, count, percent } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Panel } from "../../parts/panel";
 import { Empty } from "../../parts/states";
-import { Cut, EnergyCell, IdleCell, PodCell, ProcessOwnerCell, UseCell } from "../../parts/table/cells";
+import {
+  EnergyCell,
+  IdleCell,
+  MiddleEllipsis,
+  PodCell,
+  ProcessOwnerCell,
+  UseCell,
+} from "../../parts/table/cells";
 import type { Column } from "../../parts/table/columns";
 import { DataTable, staleness } from "../../parts/table/data-table";
-import { RunTime } from "../pods/belongings";
+import { RunTime } from "../pods/pod-tables";
 import { shareOf } from "../pods/share";
 import "./workloads.css";
 
-export type DeviceNames = ReadonlyMap<string, string>; // by id: how a device is called on this page
+export type DeviceNames = ReadonlyMap<string, string>; // display names of devices by id
 
 function deviceColumn<R extends { cluster: string; node: string; device: string }>(
   names: DeviceNames,
@@ -44,14 +51,14 @@ const POD: readonly Column<PodRow>[] = [
     title: "Namespace",
     width: 120,
     priority: 2,
-    cell: ({ namespace }) => <Cut text={namespace} />,
+    cell: ({ namespace }) => <MiddleEllipsis text={namespace} />,
   },
   {
     key: "container",
     title: "Container",
     width: 110,
     priority: 3,
-    cell: ({ container }) => <Cut text={container} />,
+    cell: ({ container }) => <MiddleEllipsis text={container} />,
   },
   {
     key: "use",
@@ -151,7 +158,7 @@ const PROCESS: readonly Column<ProcessRow>[] = [
   { key: "type", title: "Type", width: 90, priority: 3, cell: ({ type }) => <Value text={type} /> },
 ];
 
-// names: given where there are several devices to tell apart.
+// names: set if there are several devices.
 function withDevice<R extends { cluster: string; node: string; device: string }>(
   columns: readonly Column<R>[],
   names: DeviceNames | null,

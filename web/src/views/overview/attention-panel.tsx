@@ -3,13 +3,13 @@ import { count } from "../../app/units";
 import { HealthIcon } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { Empty, Loading, ProblemNote } from "../../parts/states";
-import { attention, type Known, tallies } from "./attention";
+import { attention, type OverviewData, tallies } from "./attention";
 import "./attention.css";
 
 const SHOWN = 12;
 
 interface Props {
-  known: Known;
+  known: OverviewData;
   problem: Problem | null;
   retry: () => void;
 }

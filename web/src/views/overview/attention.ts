@@ -1,25 +1,25 @@
-// What needs looking after, from several answers of the API: the gravest first, a device only once.
+// Problems collected from several API responses, most severe first, each device once.
 
 import { query } from "../../api/client";
 import type { ClusterView, DeviceRow, HealthReport, IdlePods, NodeRow, UnusualReport } from "../../api/types";
 import { FAULT_THROTTLES } from "../../api/vendors";
 import { linkTo } from "../../app/routes";
-import { celsius, duration, fraction, howMany } from "../../app/units";
+import { celsius, duration, fraction, plural } from "../../app/units";
 import { type Tone, toneOf, words } from "../../parts/health";
-import { HOT, HOT_UNTOLD } from "../../parts/table/heat";
-import { stateOfCluster } from "../clusters/state";
+import { HOT, HOT_WITHOUT_LIMIT } from "../../parts/table/heat";
+import { clusterStatus } from "../clusters/status";
 
-// Some of them, and how many there are.
+// A page of devices with the total.
 interface Found {
   items: readonly DeviceRow[];
   total: number;
 }
 
-export interface Known {
+export interface OverviewData {
   health: HealthReport | null;
   throttled: Found | null;
-  hot: Found | null; // near that at which they slow down, or above it
-  hotUntold: Found | null; // do not tell at which they slow down
+  hot: Found | null; // near or above their slowdown temperature
+  hotWithoutLimit: Found | null; // no slowdown temperature reported
   unusual: UnusualReport | null;
   idle: IdlePods | null;
 }
@@ -41,9 +41,9 @@ export interface Tally {
   href: string;
 }
 
-const OF_EACH_KIND = 5;
+const PER_KIND = 5;
 
-export function tallies({ health, throttled, hot, hotUntold, unusual, idle }: Known): Tally[] {
+export function tallies({ health, throttled, hot, hotWithoutLimit, unusual, idle }: OverviewData): Tally[] {
   const found: Tally[] = [];
   const add = (word: string, tone: Tone, count: number | undefined, href: string, of = "") => {
     if (count) found.push({ word: of ? `${word} ${of}${count === 1 ? "" : "s"}` : word, tone, count, href });
@@ -58,21 +58,27 @@ export function tallies({ health, throttled, hot, hotUntold, unusual, idle }: Kn
   }
   add("incompatible", "critical", nodes.incompatible, linkTo("nodes", {}, { state: "incompatible" }), "node");
   add("hot", "warning", hot?.total, linkTo("devices", {}, HOT));
-  add("hot, limit not known", "warning", hotUntold?.total, linkTo("devices", {}, HOT_UNTOLD));
+  add("hot, limit not known", "warning", hotWithoutLimit?.total, linkTo("devices", {}, HOT_WITHOUT_LIMIT));
   add("throttled", "warning", throttled?.total, linkTo("devices") + query({ throttled: FAULT_THROTTLES }));
   add("warning", "warning", devices.warning, linkTo("devices", {}, { health: "warning" }));
   add("stale", "warning", nodes.stale, linkTo("nodes", {}, { state: "stale" }), "node");
   add("unread", "unknown", nodes.unread, linkTo("nodes", {}, { state: "unread" }), "node");
-  add("anomalous", "warning", unusual?.devices_total, linkTo("devices", {}, { present: "unusual" }), "device");
+  add(
+    "anomalous",
+    "warning",
+    unusual?.devices_total,
+    linkTo("devices", {}, { present: "unusual" }),
+    "device",
+  );
   add("anomalous", "warning", unusual?.pods_total, linkTo("pods", {}, { present: "unusual" }), "pod");
   add("idle", "unknown", idle?.total, linkTo("idle"), "pod");
   return found;
 }
 
-export function attention({ health, throttled, hot, hotUntold, unusual, idle }: Known): Item[] {
+export function attention({ health, throttled, hot, hotWithoutLimit, unusual, idle }: OverviewData): Item[] {
   const items = new Map<string, Item>();
   const add = (some: readonly Item[]) => {
-    for (const item of some.slice(0, OF_EACH_KIND)) {
+    for (const item of some.slice(0, PER_KIND)) {
       const have = items.get(item.key);
       if (!have) items.set(item.key, item);
       else if (item.text && !have.text.includes(item.text))
@@ -88,7 +94,7 @@ export function attention({ health, throttled, hot, hotUntold, unusual, idle }: 
   add((health?.clusters ?? []).map(ofCluster));
   add(nodes.filter((row) => row.state === "incompatible").map(ofNode));
   add((throttled?.items ?? []).map((row) => ofDevice(row, "throttled", words(row.throttled ?? ""))));
-  const allHot = [...(hot?.items ?? []), ...(hotUntold?.items ?? [])];
+  const allHot = [...(hot?.items ?? []), ...(hotWithoutLimit?.items ?? [])];
   add(allHot.map((row) => ofDevice(row, "hot", hotText(row))));
   add(inState("warning"));
   const away = (health?.clusters ?? []).filter(({ reachable }) => reachable === false);
@@ -113,7 +119,7 @@ function idleText(devices: number, seconds: number): string {
   return `${devices === 1 ? "1 device" : `${fraction(devices)} devices`} allocated, idle for ${duration(seconds)}`;
 }
 
-// Without a word: what its health says.
+// Default word and text: the device's health.
 function ofDevice(row: DeviceRow, word?: string, text = words(row.health_reason ?? "")): Item {
   return {
     key: `device ${row.cluster} ${row.node} ${row.id}`,
@@ -139,7 +145,7 @@ function ofNode(row: NodeRow): Item {
   };
 }
 
-// A cluster out of reach makes all its nodes stale: that is one thing to look after, not many.
+// One item for all stale nodes of an unreachable cluster.
 function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]): Item[] {
   const shown = stale.filter(({ cluster }) => cluster === id).length;
   if (shown === 0) return [];
@@ -149,7 +155,7 @@ function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]):
       key: `nodes ${id}`,
       tone: "warning",
       word: "stale",
-      title: `${howMany(all, "node")} of ${name ?? id}`,
+      title: `${plural(all, "node")} of ${name ?? id}`,
       href: linkTo("nodes", {}, { cluster: id, state: "stale" }),
       where: `${all === 1 ? "is" : "are"} stale: the cluster is unreachable`,
       text: "",
@@ -160,7 +166,7 @@ function ofNodesOf({ id, name, nodes }: ClusterView, stale: readonly NodeRow[]):
 function byWord(clusters: readonly ClusterView[]): Map<string, ClusterView[]> {
   const found = new Map<string, ClusterView[]>();
   for (const cluster of clusters) {
-    const { word } = stateOfCluster(cluster);
+    const { word } = clusterStatus(cluster);
     found.set(word, [...(found.get(word) ?? []), cluster]);
   }
   return found;
@@ -170,11 +176,11 @@ function ofCluster(row: ClusterView): Item {
   return {
     key: `cluster ${row.id}`,
     tone: "critical",
-    word: stateOfCluster(row).word,
+    word: clusterStatus(row).word,
     title: row.name ?? row.id,
     href: linkTo("cluster", { cluster: row.id }),
     where: "cluster",
-    text: stateOfCluster(row).why ?? "",
+    text: clusterStatus(row).why ?? "",
   };
 }
 

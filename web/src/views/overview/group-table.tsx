@@ -1,4 +1,4 @@
-// Totals by cluster, by model: who has how much, and how much of it is at work.
+// Table of totals by cluster, vendor or model.
 import type { SummaryRow } from "../../api/types";
 import { celsius, count, watts } from "../../app/units";
 import { Value } from "../../parts/absent";

@@ -1,10 +1,10 @@
-// Panels of sums: by cluster, by vendor, by model.
+// Panels of totals by cluster, vendor and model.
 import type { Summary, SummaryRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { count } from "../../app/units";
 import type { Resource } from "../../live/resource";
 import { Panel } from "../../parts/panel";
-import { Answer, Empty } from "../../parts/states";
+import { Empty, ResourceView } from "../../parts/states";
 import { vendorName } from "../../parts/vendor";
 import { GroupTable } from "./group-table";
 
@@ -19,7 +19,7 @@ const NONE = <Empty title="No devices">The clusters page shows which sources res
 export function ByCluster({ of }: { of: Resource<Summary> }) {
   return (
     <Panel title="By cluster" flush aside={<a href={linkTo("clusters")}>All clusters</a>}>
-      <Answer of={of}>
+      <ResourceView of={of}>
         {({ groups }) =>
           groups.length === 0 ? (
             NONE
@@ -36,7 +36,7 @@ export function ByCluster({ of }: { of: Resource<Summary> }) {
             />
           )
         }
-      </Answer>
+      </ResourceView>
     </Panel>
   );
 }
@@ -44,7 +44,7 @@ export function ByCluster({ of }: { of: Resource<Summary> }) {
 export function ByVendor({ of }: { of: Resource<Summary> }) {
   return (
     <Panel title="By vendor" flush>
-      <Answer of={of}>
+      <ResourceView of={of}>
         {({ groups }) =>
           groups.length === 0 ? (
             NONE
@@ -61,7 +61,7 @@ export function ByVendor({ of }: { of: Resource<Summary> }) {
             />
           )
         }
-      </Answer>
+      </ResourceView>
     </Panel>
   );
 }
@@ -70,7 +70,7 @@ export function ByModel({ of, within = {} }: { of: Resource<Summary>; within?: R
   const total = of.data?.groups_total ?? 0;
   return (
     <Panel title="By model" flush aside={total > SHOWN ? `${SHOWN} of ${count(total)}, the largest` : null}>
-      <Answer of={of}>
+      <ResourceView of={of}>
         {({ groups }) =>
           groups.length === 0 ? (
             NONE
@@ -88,7 +88,7 @@ export function ByModel({ of, within = {} }: { of: Resource<Summary>; within?: R
             />
           )
         }
-      </Answer>
+      </ResourceView>
     </Panel>
   );
 }
@@ -97,7 +97,7 @@ function filterFor({ vendor, model }: SummaryRow): Record<string, string> {
   return model === null ? { vendor: vendor ?? "", absent: "model" } : { model };
 }
 
-// "NVIDIA H100" says it already.
+// "NVIDIA H100" contains it already.
 function vendorBeside({ vendor, model }: SummaryRow): string | undefined {
   const name = vendorName(vendor ?? "");
   return model?.toLowerCase().startsWith(name.toLowerCase()) ? undefined : name;

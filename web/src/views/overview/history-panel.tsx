@@ -1,11 +1,11 @@
-// The past of the fleet or of a cluster: use, memory, power, by the minute.
+// History of the fleet or a cluster: use, memory, power.
 import type { Parameters } from "../../api/client";
 import type { HistorySeries } from "../../api/types";
 import { type Scope, SPANS, useHistory } from "../../charts/history";
 import { chosenSpan, SpanButtons } from "../../charts/span-buttons";
 import { TimeChart } from "../../charts/time-chart";
 import { Panel } from "../../parts/panel";
-import { Answer, Loading } from "../../parts/states";
+import { Loading, ResourceView } from "../../parts/states";
 import "./history-panel.css";
 
 export function HistoryPanel({ of }: { of: Parameters & { scope: Scope } }) {
@@ -14,9 +14,9 @@ export function HistoryPanel({ of }: { of: Parameters & { scope: Scope } }) {
   return (
     <Panel title="History" aside={<SpanButtons scope={of.scope} kept={history.data?.source === "ring"} />}>
       <div class="history">
-        <Answer of={history} loading={<Loading rows={5} />}>
+        <ResourceView of={history} loading={<Loading rows={5} />}>
           {(series) => <Charts series={series} span={span} />}
-        </Answer>
+        </ResourceView>
       </div>
     </Panel>
   );

@@ -6,16 +6,16 @@ import { Bar } from "../../parts/bar";
 import { Panel } from "../../parts/panel";
 import { Loading } from "../../parts/states";
 import { ratioOf } from "../../parts/table/cells";
-import { heatOf } from "../../parts/table/heat";
+import { heatTone } from "../../parts/table/heat";
 
 const SHOWN = 8;
-const USUAL_SLOWDOWN = 110; // degrees: the length of the bar where a device does not tell its own
+const USUAL_SLOWDOWN = 110; // °C: length of the bar if the device reports no slowdown temperature
 
 export function HottestPanel({
   devices,
   within = {},
 }: {
-  devices: readonly DeviceRow[] | null; // null: not known yet
+  devices: readonly DeviceRow[] | null; // null: loading
   within?: Record<string, string>;
 }) {
   const all = linkTo("devices", {}, { ...within, sort: "-temperature_celsius" });
@@ -60,7 +60,7 @@ function Devices({ rows }: { rows: readonly DeviceRow[] }) {
                 ratio={ratioOf(row.temperature_celsius, row.temperature_slowdown_celsius ?? USUAL_SLOWDOWN)}
                 label="Temperature"
                 text={celsius(row.temperature_celsius)}
-                tone={heatOf(row.temperature_celsius, row.temperature_slowdown_celsius)}
+                tone={heatTone(row.temperature_celsius, row.temperature_slowdown_celsius)}
               />
             </td>
             <td class="number hot-limit">

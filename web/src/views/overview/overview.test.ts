@@ -8,8 +8,8 @@ import type {
   SourceView,
   SummaryRow,
 } from "../../api/types";
-import { stateOfCluster, stateOfSource } from "../clusters/state";
-import { attention, type Known, tallies } from "./attention";
+import { clusterStatus, sourceStatus } from "../clusters/status";
+import { attention, type OverviewData, tallies } from "./attention";
 import { allocatedRatio, healthParts } from "./sums";
 
 const device = (index: number, more: Partial<DeviceRow>) =>
@@ -38,17 +38,17 @@ const report = (more: Partial<HealthReport>) =>
     clusters: [],
     ...more,
   }) as unknown as HealthReport;
-const nothing: Known = {
+const nothing: OverviewData = {
   health: null,
   throttled: null,
   hot: null,
-  hotUntold: null,
+  hotWithoutLimit: null,
   unusual: null,
   idle: null,
 };
 
-describe("attention", () => {
-  it("has nothing to say of a fleet that is well, or of which nothing is known yet", () => {
+describe("the list of problems", () => {
+  it("is empty for a healthy fleet and before the first response", () => {
     expect(attention(nothing)).toEqual([]);
     expect(tallies(nothing)).toEqual([]);
     const well = {
@@ -59,7 +59,7 @@ describe("attention", () => {
     expect(attention(well)).toEqual([]);
     expect(tallies(well)).toEqual([]);
   });
-  it("puts the gravest first", () => {
+  it("lists the most severe first", () => {
     const items = attention({
       ...nothing,
       health: report({
@@ -86,7 +86,7 @@ describe("attention", () => {
     ]);
     expect(items.at(-1)?.text).toBe("1.5 devices allocated, idle for 2 h");
   });
-  it("names a device once, with all that is wrong with it", () => {
+  it("lists a device once with all its problems", () => {
     const hot = device(5, { temperature_celsius: 91, throttled: "hw_thermal_slowdown" });
     const items = attention({
       ...nothing,
@@ -99,13 +99,13 @@ describe("attention", () => {
       text: "hw thermal slowdown; 91 °C, slows down at 90 °C",
     });
   });
-  it("does not let one kind take all the room", () => {
+  it("limits the number of items of one kind", () => {
     const devices = Array.from({ length: 20 }, (_, index) => device(index, { health: "lost" }));
     expect(attention({ ...nothing, health: report({ devices, nodes: [node("n9", "stale")] }) })).toHaveLength(
       6,
     );
   });
-  it("counts, and leads to all of them", () => {
+  it("counts the problems and links to them", () => {
     const counted = tallies({
       ...nothing,
       health: report({ devices_by_health: { lost: 3 }, nodes_by_state: { stale: 1 } }),
@@ -115,7 +115,7 @@ describe("attention", () => {
       [1, "stale node", "/nodes?state=stale"],
     ]);
   });
-  it("tells of a cluster out of reach once, not for each of its nodes", () => {
+  it("lists an unreachable cluster once, not each of its nodes", () => {
     const away = {
       id: "berlin",
       name: null,
@@ -138,13 +138,13 @@ describe("attention", () => {
     ]);
     expect(tallies(known).map(({ count, word }) => `${count} ${word}`)).toEqual(["1 cluster unreachable"]);
   });
-  it("counts all that is hot, more than it is shown, and leads to just those", () => {
+  it("counts all hot devices and links to them", () => {
     const near = device(3, { temperature_celsius: 86 });
     const untold = device(2, { temperature_celsius: 91, temperature_slowdown_celsius: null });
     const known = {
       ...nothing,
       hot: { items: [near], total: 120 },
-      hotUntold: { items: [untold], total: 7 },
+      hotWithoutLimit: { items: [untold], total: 7 },
     };
     expect(attention(known).map(({ word, title, text }) => `${word} ${title}: ${text}`)).toEqual([
       "hot n1 #3: 86 °C, slows down at 90 °C",
@@ -161,7 +161,7 @@ describe("attention", () => {
   });
 });
 
-describe("sums", () => {
+describe("totals", () => {
   const sums = (more: Partial<SummaryRow>) =>
     ({
       devices: 0,
@@ -172,16 +172,16 @@ describe("sums", () => {
       power_watts: 0,
       ...more,
     }) as SummaryRow;
-  it("of nothing are not known", () => {
+  it("have no ratio without devices", () => {
     expect(allocatedRatio(sums({}))).toBeNull();
   });
-  it("have parts that add up to the whole", () => {
+  it("have health parts that add up to all devices", () => {
     const parts = healthParts(sums({ devices: 10, devices_unhealthy: 3, devices_lost: 1 }));
     expect(parts.map(({ count }) => count)).toEqual([1, 2, 7]);
   });
 });
 
-describe("the state of a cluster", () => {
+describe("the status of a cluster", () => {
   const source = (more: Partial<SourceView>) =>
     ({ kind: "agents", up: true, text: null, reason: null, ...more }) as SourceView;
   const cluster = (more: Partial<ClusterView>) =>
@@ -203,15 +203,15 @@ describe("the state of a cluster", () => {
     [cluster({ sources: [source({ up: false }), source({})] }), "source down", "warning"],
     [cluster({ gpu: false }), "no accelerators", "unknown"],
   ])("%#: %s", (given, word, tone) => {
-    expect(stateOfCluster(given)).toMatchObject({ word, tone });
+    expect(clusterStatus(given)).toMatchObject({ word, tone });
   });
-  it("says why", () => {
-    expect(stateOfCluster(cluster({ reachable: false, reason: "connect_refused" })).why).toBe(
+  it("contains the reason", () => {
+    expect(clusterStatus(cluster({ reachable: false, reason: "connect_refused" })).why).toBe(
       "connect refused",
     );
-    expect(stateOfCluster(cluster({ sources: [source({ up: false, text: "no pods" })] })).why).toBe(
+    expect(clusterStatus(cluster({ sources: [source({ up: false, text: "no pods" })] })).why).toBe(
       "agents: no pods",
     );
-    expect(stateOfSource(source({ up: null })).word).toBe("not queried yet");
+    expect(sourceStatus(source({ up: null })).word).toBe("not queried yet");
   });
 });

@@ -3,26 +3,26 @@ import { linkTo } from "../../app/routes";
 import { useResource } from "../../live/resource";
 import { shownEvents } from "../../live/stream";
 import { EventList } from "../../parts/event-list";
-import { joined, meant } from "../../parts/events";
+import { matchesFilters, mergeEvents } from "../../parts/events";
 import { Panel } from "../../parts/panel";
-import { Answer, Empty } from "../../parts/states";
+import { Empty, ResourceView } from "../../parts/states";
 
 const SHOWN = 10;
 
 export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
-  // What comes later, the stream brings: asked for anew only when something was missed.
-  const asked = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { concerns: () => false });
+  // The stream delivers later events, so this is fetched again only if some were missed.
+  const asked = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { affects: () => false });
   const filters = cluster ? { cluster: [cluster] } : {};
-  const since = shownEvents.value.filter((event) => meant(event, filters));
+  const since = shownEvents.value.filter((event) => matchesFilters(event, filters));
   return (
     <Panel
       title="Recent events"
       flush
       aside={<a href={linkTo("events", {}, cluster ? { cluster } : {})}>All events</a>}
     >
-      <Answer of={asked}>
+      <ResourceView of={asked}>
         {({ items }) => {
-          const events = joined(items, since, SHOWN);
+          const events = mergeEvents(items, since, SHOWN);
           return events.length > 0 ? (
             <EventList events={events} />
           ) : (
@@ -32,7 +32,7 @@ export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
             </Empty>
           );
         }}
-      </Answer>
+      </ResourceView>
     </Panel>
   );
 }

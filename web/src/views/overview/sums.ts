@@ -1,4 +1,4 @@
-// Of sums that the API gives: ratios, and parts of a whole.
+// Ratios and parts computed from the API's totals.
 import type { SummaryRow } from "../../api/types";
 import type { Part } from "../../parts/bar";
 
@@ -6,7 +6,7 @@ export function allocatedRatio({ devices, devices_allocated }: SummaryRow): numb
   return devices > 0 ? devices_allocated / devices : null;
 }
 
-// Devices by health, as far as sums tell: lost, unhealthy otherwise, the rest.
+// Devices by health, as far as the totals have it: lost, otherwise unhealthy, rest.
 export function healthParts({ devices, devices_lost, devices_unhealthy }: SummaryRow): Part[] {
   return [
     { key: "lost", label: "lost", count: devices_lost, tone: "lost" },

@@ -1,6 +1,6 @@
 import type { HealthReport, SummaryRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, celsius, count, fraction, howMany, percent, watts } from "../../app/units";
+import { bytes, celsius, count, fraction, percent, plural, watts } from "../../app/units";
 import { Bar, PartsBar } from "../../parts/bar";
 import { Tile, Tiles } from "../../parts/tile";
 import { allocatedRatio, healthParts, partsByHealth } from "./sums";
@@ -8,7 +8,7 @@ import { allocatedRatio, healthParts, partsByHealth } from "./sums";
 interface Props {
   sums: SummaryRow;
   health: HealthReport | null;
-  within?: Record<string, string> | undefined; // filters of the tables that tiles lead to
+  within?: Record<string, string> | undefined; // filters of the linked tables
 }
 
 export function SumTiles({ sums, health, within = {} }: Props) {
@@ -18,7 +18,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
       <Tile
         title="Devices"
         value={count(sums.devices)}
-        of={`on ${howMany(sums.nodes, "node")}`}
+        of={`on ${plural(sums.nodes, "node")}`}
         href={linkTo("devices", {}, within)}
         detail={
           unhealthy > 0 || sums.devices_stale > 0
@@ -40,7 +40,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
         title="Use"
         value={percent(sums.utilization_ratio)}
         href={linkTo("devices", {}, { ...within, sort: "utilization_ratio" })}
-        detail={howMany(sums.processes, "process", "processes")}
+        detail={plural(sums.processes, "process", "processes")}
       >
         <Level ratio={sums.utilization_ratio} label="Use" />
       </Tile>
@@ -59,9 +59,9 @@ export function SumTiles({ sums, health, within = {} }: Props) {
       <Tile
         title="Allocated"
         value={percent(allocatedRatio(sums))}
-        of={howMany(sums.devices_allocated, "device")}
+        of={plural(sums.devices_allocated, "device")}
         href={linkTo("pods", {}, within)}
-        detail={`${howMany(sums.pods, "pod")}${sums.devices_idle > 0 ? `, ${fraction(sums.devices_idle)} devices idle` : ""}`}
+        detail={`${plural(sums.pods, "pod")}${sums.devices_idle > 0 ? `, ${fraction(sums.devices_idle)} devices idle` : ""}`}
       >
         <Level ratio={allocatedRatio(sums)} label="Allocated" />
       </Tile>
@@ -85,7 +85,7 @@ export function SumTiles({ sums, health, within = {} }: Props) {
   );
 }
 
-// The number is in the tile already: only the bar.
+// Only the bar: the tile already has the number.
 function Level({ ratio, label }: { ratio: number | null; label: string }) {
   return (
     <span class="tile-level" aria-hidden="true">

@@ -1,15 +1,15 @@
 import type { PodRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, count, howMany } from "../../app/units";
+import { bytes, count, plural } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Badge } from "../../parts/badge";
 import { words } from "../../parts/health";
 import {
   AgeCell,
   ClusterCell,
-  Cut,
   EnergyCell,
   IdleCell,
+  MiddleEllipsis,
   NodeCell,
   TextCell,
   UseCell,
@@ -39,7 +39,7 @@ const DEVICE: Column<PodGroup> = {
 function Device({ row: { cluster, node, device, partition } }: { row: PodRow }) {
   return (
     <a href={linkTo("device", { cluster, node, device })}>
-      <Cut text={partition ?? device.replace(/^[a-z]+:/, "")} />
+      <MiddleEllipsis text={partition ?? device.replace(/^[a-z]+:/, "")} />
     </a>
   );
 }
@@ -52,7 +52,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
     least: 130,
     grow: true,
     sort: "pod",
-    cell: ({ pod }) => <Cut text={pod} />,
+    cell: ({ pod }) => <MiddleEllipsis text={pod} />,
   },
   {
     key: "namespace",
@@ -146,7 +146,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
       nodes.length === 1 ? (
         <NodeCell cluster={cluster} node={nodes[0] ?? ""} />
       ) : (
-        howMany(nodes.length, "node")
+        plural(nodes.length, "node")
       ),
   },
   {
@@ -190,7 +190,7 @@ export const COLUMNS: readonly Column<PodGroup>[] = [
   },
 ];
 
-// One by one a row has a container and a device, where a pod has a number of them.
+// Single rows show container and device in place of the number of devices.
 export const SINGLE_COLUMNS: readonly Column<PodGroup>[] = COLUMNS.flatMap((column) =>
   column.key === "devices" ? [CONTAINER, DEVICE] : column.key === "models" ? [] : [column],
 );

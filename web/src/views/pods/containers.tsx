@@ -1,4 +1,4 @@
-// What a pod's containers have of each device.
+// Containers of a pod by device.
 import type { PodRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
 import { bytes, count } from "../../app/units";
@@ -10,7 +10,7 @@ import "./pods.css";
 interface Props {
   rows: readonly PodRow[];
   caption: string;
-  bare?: boolean; // no frame of its own
+  bare?: boolean; // without a frame
 }
 
 export function Containers({ rows, caption, bare = false }: Props) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { PodRow } from "../../api/types";
-import { byPod, grouped, keepsTogether, oneByOne, ownerOf } from "./group";
+import { groupByPod, groupRows, keepsPodsTogether, ownerOf, singleRows } from "./group";
 
 const row = (values: Partial<PodRow>): PodRow =>
   ({
@@ -28,8 +28,8 @@ const row = (values: Partial<PodRow>): PodRow =>
   }) as PodRow;
 
 describe("rows of a pod", () => {
-  it("add up what is known, and say nothing of what is not", () => {
-    const pod = grouped("k", [
+  it("are summed over the known values only", () => {
+    const pod = groupRows("k", [
       row({ utilization_ratio: 0.2, memory_used_bytes: 10 }),
       row({ device: "d1", utilization_ratio: 0.6, memory_used_bytes: null }),
       row({ device: "d2" }),
@@ -41,26 +41,26 @@ describe("rows of a pod", () => {
     expect(pod.processes).toBe(3);
   });
 
-  it("are idle as long as the one that was busy last, of those that are held", () => {
+  it("have the shortest idle time of the allocated devices", () => {
     const rows = [
       row({ idle_seconds: 900 }),
       row({ device: "d1", idle_seconds: 400 }),
       row({ device: "d2", idle_seconds: 1, allocated: 0 }),
     ];
-    expect(grouped("k", rows).idleSeconds).toBe(400);
+    expect(groupRows("k", rows).idleSeconds).toBe(400);
   });
 
-  it("are not called idle while it is not known whether one of them works", () => {
-    expect(grouped("k", [row({ idle_seconds: 900 }), row({ device: "d1" })]).idleSeconds).toBeNull();
+  it("have no idle time while that of one device is unknown", () => {
+    expect(groupRows("k", [row({ idle_seconds: 900 }), row({ device: "d1" })]).idleSeconds).toBeNull();
   });
 
-  it("count a device of two containers once, and its partitions each", () => {
-    expect(grouped("k", [row({}), row({ container: "side" })]).devices).toBe(1);
-    expect(grouped("k", [row({ partition: "a" }), row({ partition: "b" })]).devices).toBe(2);
+  it("count a shared device once and each partition separately", () => {
+    expect(groupRows("k", [row({}), row({ container: "side" })]).devices).toBe(1);
+    expect(groupRows("k", [row({ partition: "a" }), row({ partition: "b" })]).devices).toBe(2);
   });
 
-  it("are stale when any is", () => {
-    expect(grouped("k", [row({}), row({ state: "stale", age_seconds: 90 })])).toMatchObject({
+  it("are stale if one row is stale", () => {
+    expect(groupRows("k", [row({}), row({ state: "stale", age_seconds: 90 })])).toMatchObject({
       stale: true,
       ageSeconds: 90,
     });
@@ -70,27 +70,27 @@ describe("rows of a pod", () => {
 describe("pods of a page", () => {
   const rows = [row({ pod: "a" }), row({ pod: "a", device: "d1" }), row({ pod: "b" })];
 
-  it("leave out the last one, which may go on", () => {
-    expect(byPod(rows, false).map(({ pod }) => pod)).toEqual(["a"]);
-    expect(byPod(rows, true).map(({ pod }) => pod)).toEqual(["a", "b"]);
-    expect(byPod(rows.slice(0, 2), false).map(({ pod }) => pod)).toEqual(["a"]);
+  it("leave out the last pod, which may be incomplete", () => {
+    expect(groupByPod(rows, false).map(({ pod }) => pod)).toEqual(["a"]);
+    expect(groupByPod(rows, true).map(({ pod }) => pod)).toEqual(["a", "b"]);
+    expect(groupByPod(rows.slice(0, 2), false).map(({ pod }) => pod)).toEqual(["a"]);
   });
 
-  it("are told apart by cluster and namespace", () => {
-    expect(byPod([row({}), row({ cluster: "d" }), row({ namespace: "m" })], true)).toHaveLength(3);
+  it("are separate by cluster and namespace", () => {
+    expect(groupByPod([row({}), row({ cluster: "d" }), row({ namespace: "m" })], true)).toHaveLength(3);
   });
 
-  it("stand one by one with keys of their own", () => {
-    expect(new Set(oneByOne(rows).map(({ key }) => key)).size).toBe(3);
+  it("have unique keys as single rows", () => {
+    expect(new Set(singleRows(rows).map(({ key }) => key)).size).toBe(3);
   });
 });
 
-it("knows which orders keep pods together", () => {
-  expect(keepsTogether(["cluster", "namespace", "pod"])).toBe(true);
-  expect(keepsTogether(["energy_joules"])).toBe(false);
+it("detects sort orders that keep pods together", () => {
+  expect(keepsPodsTogether(["cluster", "namespace", "pod"])).toBe(true);
+  expect(keepsPodsTogether(["energy_joules"])).toBe(false);
 });
 
-it("names owners", () => {
+it("returns the owner of a pod", () => {
   expect(ownerOf({ owner_kind: "Job", owner_name: "train" })).toEqual({ kind: "Job", name: "train" });
   expect(ownerOf({ owner_kind: null, owner_name: null })).toBeNull();
 });

@@ -1,4 +1,4 @@
-// The API has one row for each container and device; people ask for pods.
+// Groups the API's rows, one per container and device, by pod.
 import type { PodRow } from "../../api/types";
 
 export interface Owner {
@@ -17,28 +17,27 @@ export interface PodGroup {
   containers: readonly string[];
   devices: number; // or partitions of them
   models: readonly string[];
-  allocated: boolean; // holds them; else it only uses them
-  use: number | null; // mean of what is known
-  memoryBytes: number | null; // sums of what is known
+  allocated: boolean; // false: it uses devices that are not allocated to it
+  use: number | null; // mean of the known values
+  memoryBytes: number | null; // sum of the known values
   energyJoules: number | null;
   processes: number;
-  idleSeconds: number | null; // all that it holds are idle for at least so long
+  idleSeconds: number | null; // shortest idle time of its allocated devices
   stale: boolean;
   ageSeconds: number | null;
   simulated: boolean;
   unusual: string | null;
 }
 
-// Orders that keep the rows of a pod together; by any other each row stands for itself.
+// Sort fields that keep the rows of a pod together. With any other, each row is shown on its own.
 const OF_PODS = new Set(["cluster", "namespace", "pod", "node", "owner_kind", "owner_name", "pod_uid"]);
 
-export function keepsTogether(fields: readonly string[]): boolean {
+export function keepsPodsTogether(fields: readonly string[]): boolean {
   return fields.every((field) => OF_PODS.has(field));
 }
 
-// `whole` false: more rows follow, so that the last pod may lack some of its own. It waits for them, unless it is
-// all there is.
-export function byPod(rows: readonly PodRow[], whole: boolean): PodGroup[] {
+// `whole` false: more rows follow, so the last pod may be incomplete and is left out, unless it is the only one.
+export function groupByPod(rows: readonly PodRow[], whole: boolean): PodGroup[] {
   const found = new Map<string, PodRow[]>();
   for (const row of rows) {
     const key = `${row.cluster}/${row.namespace}/${row.pod}`;
@@ -46,17 +45,19 @@ export function byPod(rows: readonly PodRow[], whole: boolean): PodGroup[] {
     if (before) before.push(row);
     else found.set(key, [row]);
   }
-  const groups = [...found].map(([key, rows]) => grouped(key, rows));
+  const groups = [...found].map(([key, rows]) => groupRows(key, rows));
   return whole || groups.length < 2 ? groups : groups.slice(0, -1);
 }
 
-export function oneByOne(rows: readonly PodRow[]): PodGroup[] {
+export function singleRows(rows: readonly PodRow[]): PodGroup[] {
   return rows.map((row) =>
-    grouped([row.cluster, row.namespace, row.pod, row.container, row.device, row.partition].join("/"), [row]),
+    groupRows([row.cluster, row.namespace, row.pod, row.container, row.device, row.partition].join("/"), [
+      row,
+    ]),
   );
 }
 
-export function grouped(key: string, rows: readonly PodRow[]): PodGroup {
+export function groupRows(key: string, rows: readonly PodRow[]): PodGroup {
   const first = rows[0] as PodRow;
   const held = rows.filter((row) => row.allocated > 0);
   const idle = known(held.map((row) => row.idle_seconds));

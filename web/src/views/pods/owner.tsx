@@ -1,7 +1,7 @@
 import { Absent } from "../../parts/absent";
 import type { Owner } from "./group";
 
-// The name first: where there is little room, the kind is what can be missed.
+// The name comes first, since the kind is less important if space is limited.
 export function OwnerCell({ owner }: { owner: Owner | null }) {
   if (owner === null) return <Absent />;
   return (

@@ -1,4 +1,4 @@
-// What a container was given of a device, in words.
+// A container's share of a device as text.
 import type { PodRow } from "../../api/types";
 import { bytes, percent } from "../../app/units";
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { AGES, alike } from "./alike";
+import { AGE_FIELDS, isSameRow } from "./same-row";
 
 const NONE = new Set<string>();
 
@@ -13,12 +13,12 @@ it.each([
   [{ a: [{ b: 1 }] }, { a: [{ b: 2 }] }, false],
   [{ a: [] }, { a: {} }, false],
 ])("%j and %j: %s", (one, other, same) => {
-  expect(alike(one, other, NONE)).toBe(same);
+  expect(isSameRow(one, other, NONE)).toBe(same);
 });
 
-it("does not see that rows have aged, where that is not shown", () => {
+it("ignores the age of rows if it is not shown", () => {
   const one = { node: "a", age_seconds: 1, rows: [{ taken_at: 5 }] };
   const other = { node: "a", age_seconds: 3, rows: [{ taken_at: 9 }] };
-  expect(alike(one, other, AGES)).toBe(true);
-  expect(alike(one, other, NONE)).toBe(false);
+  expect(isSameRow(one, other, AGE_FIELDS)).toBe(true);
+  expect(isSameRow(one, other, NONE)).toBe(false);
 });

@@ -1,4 +1,4 @@
-// Use that is not attributed to a pod, so that the parts add up to the whole.
+// Use of devices that is not attributed to a pod.
 import type { Unattributed } from "../../api/types";
 import { bytes, count } from "../../app/units";
 import { Value } from "../../parts/absent";
@@ -7,7 +7,7 @@ import { Panel } from "../../parts/panel";
 import { SmallTable } from "../../parts/small-table";
 import type { DeviceNames } from "./workloads";
 
-// What each reason means to whoever reads it.
+// Texts for the reasons.
 const WHY: Record<string, string> = {
   not_in_a_pod: "runs outside Kubernetes",
   process_gone: "the process has ended or is hidden by a PID namespace",
@@ -18,7 +18,13 @@ const WHY: Record<string, string> = {
   no_process: "memory in use without a visible process",
 };
 
-export function InNoPod({ rows, names }: { rows: readonly Unattributed[]; names: DeviceNames | null }) {
+export function UnattributedUse({
+  rows,
+  names,
+}: {
+  rows: readonly Unattributed[];
+  names: DeviceNames | null;
+}) {
   if (rows.length === 0) return null;
   const device = names === null ? [] : ["#Device"];
   return (

@@ -1,6 +1,6 @@
-// Error counters, links, and what the driver does not tell.
+// Error counters, links and unavailable values.
 import type { Device, EccCount } from "../../api/types";
-import { bytes, count, howMany } from "../../app/units";
+import { bytes, count, plural } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
 import { Health, words } from "../../parts/health";
@@ -26,7 +26,7 @@ export function Errors({ reading }: { reading: Device }) {
   ];
   const looked = reading.errors.length + reading.ecc.length + reading.retired_pages.length;
   return (
-    <Panel title="Errors" aside={looked > 0 ? howMany(looked, "counter") : undefined} flush>
+    <Panel title="Errors" aside={looked > 0 ? plural(looked, "counter") : undefined} flush>
       {rows.length > 0 ? (
         <SmallTable caption="Error counters" columns={["Error", "#Count", "Last seen"]} rows={rows} />
       ) : (
@@ -49,12 +49,12 @@ function counted(what: string, counts: readonly EccCount[]): Row[] {
     }));
 }
 
-// Of errors that were there before the agent, all that is known.
+// For errors from before the agent started, when the counter began.
 function since({ lifetime }: EccCount): string {
   return lifetime ? "device lifetime" : "since the driver was loaded";
 }
 
-// Many and mostly alike: in a sentence, and one by one for whoever wants to know.
+// A summary of the links, with a table of all links.
 export function Links({ reading: { links } }: { reading: Device }) {
   if (links.length === 0) return null;
   const kinds = [...new Set(links.map((link) => link.kind))].join(", ");
@@ -67,8 +67,8 @@ export function Links({ reading: { links } }: { reading: Device }) {
     <Panel title="Links" aside={kinds} flush>
       <details class="device-more" open={down > 0}>
         <summary>
-          {down > 0 ? `${down} of ${links.length} down` : `${howMany(links.length, "link")}, none down`},{" "}
-          {errors === 0 ? "no errors" : howMany(errors, "error")}
+          {down > 0 ? `${down} of ${links.length} down` : `${plural(links.length, "link")}, none down`},{" "}
+          {errors === 0 ? "no errors" : plural(errors, "error")}
         </summary>
         <SmallTable
           caption="Links to other devices"
@@ -101,7 +101,7 @@ function linkCells(link: Device["links"][number]): Row["cells"] {
   ];
 }
 
-// Why each is absent, in words of whoever has to do something about it.
+// Texts for the reasons of absent values.
 const WHY: Record<string, string> = {
   not_supported: "not supported by this device or driver",
   no_permission: "the agent lacks permission",
@@ -117,12 +117,12 @@ const WHY: Record<string, string> = {
   unreadable: "the driver's response could not be parsed",
 };
 
-export function Absences({ reading }: { reading: Device }) {
+export function UnavailableValues({ reading }: { reading: Device }) {
   if (reading.absent.length === 0) return null;
   return (
     <Panel title="Unavailable values" aside={count(reading.absent.length)} flush>
       <details class="device-more">
-        <summary>{howMany(reading.absent.length, "value")} not available</summary>
+        <summary>{plural(reading.absent.length, "value")} not available</summary>
         <SmallTable
           caption="Unavailable values with the reason"
           columns={["Value", "Reason"]}

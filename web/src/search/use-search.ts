@@ -1,8 +1,8 @@
-// Asks the fleet what matches, a moment after the last key, and never twice at once.
+// Searches the fleet's API a moment after the last key press.
 import { useEffect, useState } from "preact/hooks";
-import { get, type Problem, problemOf } from "../api/client";
+import { get, type Problem, toProblem } from "../api/client";
 import type { DeviceRowPage, Namespaces, NodeRowPage, PodRowPage } from "../api/types";
-import { type Found, groupsOf, placesFor, type ResultGroup } from "./results";
+import { type Found, type ResultGroup, resultGroups, viewResults } from "./results";
 
 const WAIT_MS = 120;
 const ROWS = 5;
@@ -10,7 +10,7 @@ const POD_ROWS = 40; // a pod has a row for each container and device
 
 export interface Search {
   groups: readonly ResultGroup[];
-  of: string; // the text that they are of
+  of: string; // the text that was searched
   problem: Problem | null;
 }
 
@@ -26,14 +26,14 @@ export function useSearch(text: string): Search {
     }
     const abort = new AbortController();
     const timer = setTimeout(async () => {
-      const places = placesFor(q);
+      const places = viewResults(q);
       try {
         const found = await ask(q, abort.signal);
-        const groups = groupsOf(q, found);
+        const groups = resultGroups(q, found);
         setSearch({ groups: places ? [places, ...groups] : groups, of: q, problem: null });
       } catch (error) {
         if (abort.signal.aborted) return;
-        setSearch({ groups: places ? [places] : [], of: q, problem: problemOf(error) });
+        setSearch({ groups: places ? [places] : [], of: q, problem: toProblem(error) });
       }
     }, WAIT_MS);
     return () => {

@@ -1,21 +1,20 @@
-// From the page's address to a question for the API. Whatever the API understands may stand in the address; what it does
-// not understand is not sent.
+// Converts the page's address to API parameters. Unknown parameters are not sent.
 import type { Parameters } from "../../api/client";
 import { isFilter } from "./fields";
 
 export const FIRST_ROWS = 100;
 const MORE_ROWS = 200;
-const MOST_ROWS = 500; // a list with more is no longer read, but searched
+const MOST_ROWS = 500; // users search longer lists
 
 export interface Defaults {
-  fields: readonly string[]; // of the API's rows: what can be filtered by
-  sort?: string; // of the API; left out: it takes none
+  fields: readonly string[]; // fields of the API's rows that can be filtered
+  sort?: string; // default order; undefined: not sortable
   rename?: Readonly<Record<string, string>>; // name in the address → name in this API table
-  own?: readonly string[]; // of the address: for the view, not for the API
-  fixed?: Readonly<Record<string, string | number>>; // asked whatever the address says
+  own?: readonly string[]; // parameters of the address for the view only
+  fixed?: Readonly<Record<string, string | number>>; // always sent
 }
 
-export function questionOf(
+export function tableParameters(
   address: URLSearchParams,
   { fields, sort, rename = {}, own = [], fixed = {} }: Defaults,
 ): Parameters {
@@ -33,7 +32,7 @@ export function questionOf(
   return { ...asked, ...fixed };
 }
 
-// How many rows to ask for when more are wanted.
+// Number of rows to request for "Show more"; null: no more.
 export function moreRows(shown: number, total: number): number | null {
   if (shown >= total || shown >= MOST_ROWS) return null;
   return Math.min(shown + MORE_ROWS, MOST_ROWS);

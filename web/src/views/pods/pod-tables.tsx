@@ -1,8 +1,8 @@
-// What belongs to a pod, as small tables: the devices as a whole, its processes, what it was given.
+// Tables of a pod: devices, processes and allocations.
 import type { Allocation, DeviceRow, ProcessRow } from "../../api/types";
 import { linkTo } from "../../app/routes";
-import { bytes, duration, howMany, percent } from "../../app/units";
-import { byFleet } from "../../live/fleet-clock";
+import { bytes, duration, percent, plural } from "../../app/units";
+import { toFleetTime } from "../../live/fleet-clock";
 import { Value } from "../../parts/absent";
 import { Health } from "../../parts/health";
 import { now } from "../../parts/now";
@@ -32,7 +32,7 @@ export function Devices({ rows }: { rows: readonly DeviceRow[] }) {
             slowdown={row.temperature_slowdown_celsius}
           />,
           <PowerCell key="power" drawn={row.power_watts} limit={row.power_limit_watts} />,
-          howMany(row.allocated, "container"),
+          plural(row.allocated, "container"),
         ],
       }))}
     />
@@ -85,9 +85,9 @@ export function Processes({ rows }: { rows: readonly ProcessRow[] }) {
   );
 }
 
-// Since it was started; grows while one looks.
+// Time since the start, updated every second.
 export function RunTime({ since }: { since: number | null }) {
-  return <Value text={since === null ? null : duration(byFleet(now.value) / 1000 - since)} />;
+  return <Value text={since === null ? null : duration(toFleetTime(now.value) / 1000 - since)} />;
 }
 
 export function Allocations({ rows }: { rows: readonly Allocation[] }) {

@@ -1,18 +1,18 @@
-// One device of the map, asked for: the map's columns have no ids, 80,000 of them would be most of the answer.
+// Identifies a device of the map. The map's columns contain no ids: 80,000 ids would be most of the response.
 import { get, type Parameters } from "../api/client";
 import type { DeviceRow, DeviceRowPage } from "../api/types";
 import { linkTo } from "../app/routes";
 import type { Arrangement } from "./arrangement";
 import { type Fleet, numberOf, textOf } from "./fleet";
 
-export interface Named {
+export interface DeviceKey {
   cluster: string;
   node: string;
   vendor: string | null;
   index: number | null;
 }
 
-export function named(fleet: Fleet, row: number): Named {
+export function deviceKey(fleet: Fleet, row: number): DeviceKey {
   return {
     cluster: textOf(fleet, "cluster", row) ?? "",
     node: textOf(fleet, "node", row) ?? "",
@@ -21,12 +21,12 @@ export function named(fleet: Fleet, row: number): Named {
   };
 }
 
-// Where a device is now; `last`: where it was. null: it is not shown any more.
-export function placeOf({ rows }: Arrangement, fleet: Fleet, of: Named, last: number): number | null {
+// The current index of a device; `last`: its previous index. null: no longer shown.
+export function placeOf({ rows }: Arrangement, fleet: Fleet, of: DeviceKey, last: number): number | null {
   const is = (place: number) => {
     const row = rows[place];
     if (row === undefined) return false;
-    const { cluster, node, vendor, index } = named(fleet, row);
+    const { cluster, node, vendor, index } = deviceKey(fleet, row);
     return index === of.index && node === of.node && cluster === of.cluster && vendor === of.vendor;
   };
   if (is(last)) return last;
@@ -34,8 +34,8 @@ export function placeOf({ rows }: Arrangement, fleet: Fleet, of: Named, last: nu
   return null;
 }
 
-// null: nothing tells it apart from the others of its node.
-export function question(of: Named): Parameters | null {
+// null: the device has no index, so it cannot be identified.
+export function deviceParameters(of: DeviceKey): Parameters | null {
   if (of.index === null) return null;
   return { cluster: of.cluster, node: of.node, vendor: of.vendor, index: of.index, limit: 2 };
 }
@@ -44,13 +44,13 @@ export function linkOf(device: DeviceRow): string {
   return linkTo("device", { cluster: device.cluster, node: device.node, device: device.id });
 }
 
-export function nodeLink(of: Named): string {
+export function nodeLink(of: DeviceKey): string {
   return linkTo("node", { cluster: of.cluster, node: of.node });
 }
 
-// Where a click leads: to the device, or to its node where the device cannot be told apart.
-export async function whereabouts(of: Named): Promise<string> {
-  const asked = question(of);
+// The link of a device, or of its node if the device cannot be identified.
+export async function resolveLink(of: DeviceKey): Promise<string> {
+  const asked = deviceParameters(of);
   if (asked === null) return nodeLink(of);
   const { items } = await get<DeviceRowPage>("/api/v1/devices", asked);
   const [device] = items;

@@ -1,16 +1,16 @@
-// Search over what the map already has: by node, cluster, model, vendor and health, as one types.
+// Searches the loaded map data by node, cluster, model, vendor and health.
 import { vendorName } from "../parts/vendor";
 import type { Fleet, TextField } from "./fleet";
 
-const SOUGHT: readonly TextField[] = ["node", "cluster", "model", "vendor", "health", "state"];
+const SEARCHED_FIELDS: readonly TextField[] = ["node", "cluster", "model", "vendor", "health", "state"];
 
-// By row: 1 where every word is found. null: nothing is sought.
-export function found(fleet: Fleet, text: string): Uint8Array | null {
+// By row: 1 if all words match. null: no search.
+export function findDevices(fleet: Fleet, text: string): Uint8Array | null {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return null;
   const all = new Uint8Array(fleet.rows).fill(1);
   for (const word of words) {
-    const tables = SOUGHT.map((field) => {
+    const tables = SEARCHED_FIELDS.map((field) => {
       const { texts, codes } = fleet.texts[field];
       return { codes, has: texts.map((one) => names(field, one).includes(word)) };
     }).filter((table) => table.has.includes(true));

@@ -1,4 +1,4 @@
-// The table before its rows: the same columns in the same places, so that nothing moves when they come.
+// Skeleton of a table with the same columns, so that nothing moves when the rows arrive.
 import type { Column } from "./columns";
 import { DataTable } from "./data-table";
 

@@ -1,14 +1,14 @@
-// In which state a cluster and its sources are, in one word and one tone.
+// Status of a cluster and its sources: a word, a tone and the reason.
 import type { ClusterView, SourceView } from "../../api/types";
 import { type Tone, words } from "../../parts/health";
 
-export interface Said {
+export interface Status {
   tone: Tone;
   word: string;
   why: string | null;
 }
 
-export function stateOfCluster({ reachable, succeeded_at, text, reason, sources, gpu }: ClusterView): Said {
+export function clusterStatus({ reachable, succeeded_at, text, reason, sources, gpu }: ClusterView): Status {
   const why = text ?? (reason ? words(reason) : null);
   if (reachable === null) return { tone: "unknown", word: "not contacted yet", why };
   if (!reachable)
@@ -34,7 +34,7 @@ function whyDown(source: SourceView): string {
   return `${source.kind}: ${source.text ?? words(source.reason ?? "down")}`;
 }
 
-export function stateOfSource({ up, text, reason }: SourceView): Said {
+export function sourceStatus({ up, text, reason }: SourceView): Status {
   const why = text ?? (reason ? words(reason) : null);
   if (up === null) return { tone: "unknown", word: "not queried yet", why };
   return up ? { tone: "ok", word: "up", why } : { tone: "critical", word: "down", why };
