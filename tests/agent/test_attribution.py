@@ -316,7 +316,7 @@ def test_the_ratio_file_is_re_read_and_a_wrong_one_changes_nothing(shared: Lab) 
         state = source(snapshot, "shares")
         assert (state.up, state.reason) == (False, "bad_ratio")
         assert state.error is not None
-        assert "2.5 stays" in state.error
+        assert "2.5 stays in use" in state.error
     file.unlink()
     snapshot = shared.at(114)
     assert (shares(snapshot), source(snapshot, "shares").reason) == ([2.5, 2.5], "missing")

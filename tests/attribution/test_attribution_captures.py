@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.attribution.cgroup import place_of
+from accelscope.attribution.cgroup import location_from_cgroup
 from accelscope.parsing import ContainerRef, Parsed, sources
 
 Beginnings = tuple[str, str, str | None]
@@ -95,7 +95,7 @@ def test_single_lines(captures: Path) -> None:
 def test_a_hidden_path_is_found_by_the_mounts(captures: Path) -> None:
     capture = json.loads((captures / "cgroup" / "v2_docker_ns-root_mountinfo.json").read_text())
     files = {Path(path).name: "\n".join(lines) for path, lines in capture["files"].items()}
-    assert place_of(files["cgroup"]).hidden
+    assert location_from_cgroup(files["cgroup"]).hidden
     assert only(parsed("proc-cgroup", files["cgroup"])) is None
     ref = only(parsed("proc-mountinfo", files["mountinfo"]))
     assert ref == ContainerRef(capture["podId"], capture["containerId"])

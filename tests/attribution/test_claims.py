@@ -10,8 +10,8 @@ from accelscope.attribution.allocations import allocations
 from accelscope.attribution.device_ids import DeviceIndex
 from accelscope.attribution.options import AttributionOptions
 from accelscope.attribution.owners import NO_PODS
-from accelscope.attribution.pod_resources import Claim, ClaimDevice, HeldContainer, HeldPod
-from accelscope.attribution.watches import Claims
+from accelscope.attribution.pod_resources import Claim, ClaimDevice, ContainerResources, PodResources
+from accelscope.attribution.watches import ClaimWatch
 from accelscope.kube.endpoint import Endpoint
 from accelscope.model import AllocationSource, Device, Vendor
 from accelscope.serve import Request, Response, Route, Server
@@ -45,13 +45,13 @@ def slices() -> Iterator[str]:
     server.stop()
 
 
-def held(*devices: ClaimDevice) -> HeldPod:
+def held(*devices: ClaimDevice) -> PodResources:
     claim = Claim("ns", "one-gpu", devices)
-    return HeldPod("ns", "train", (HeldContainer("main", (), (claim,)),))
+    return PodResources("ns", "train", (ContainerResources("main", (), (claim,)),))
 
 
 def test_a_claim_is_a_device_of_this_node(slices: str) -> None:
-    claims = Claims(AttributionOptions(node="node-1", api_server=Endpoint(slices)))
+    claims = ClaimWatch(AttributionOptions(node="node-1", api_server=Endpoint(slices)))
     assert claims.state() is None
     try:
         wait_until(lambda: claims.resolve(CLAIMED, DEVICES).device == f"nvidia:{UUID}", "the slices are read")
@@ -76,7 +76,7 @@ def test_a_claim_is_a_device_of_this_node(slices: str) -> None:
     ],
 )
 def test_without_the_right_the_claim_is_named_and_its_device_unknown(options: AttributionOptions) -> None:
-    claims = Claims(options)
+    claims = ClaimWatch(options)
     [found] = allocations([held(CLAIMED)], [], NO_PODS, DEVICES, lambda d: claims.resolve(d, DEVICES))
     assert (found.claim, found.device_id) == ("ns/one-gpu", "gpu.nvidia.com/node-1/gpu-0")
     assert found.device is None
@@ -84,7 +84,7 @@ def test_without_the_right_the_claim_is_named_and_its_device_unknown(options: At
 
 
 def test_a_claim_whose_devices_the_kubelet_does_not_tell_is_named() -> None:
-    claims = Claims(AttributionOptions(node="node-1"))
+    claims = ClaimWatch(AttributionOptions(node="node-1"))
     only_runtime_names = ClaimDevice("", "", "", None, ("nvidia.com/gpu=0",))
     found = allocations(
         [held(), held(only_runtime_names)], [], NO_PODS, DEVICES, lambda d: claims.resolve(d, DEVICES)

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.allocations import HamiShare, shares_of
+from accelscope.attribution.allocations import HamiShare, parse_hami_shares
 
 GPU = "GPU-7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 SECOND = "GPU-11112222-3333-4444-5555-666677778888"
@@ -42,7 +42,7 @@ HALF = HamiShare(GPU, "NVIDIA", 8000 * MIB, 0.5)
     ],
 )
 def test_shares_of_containers_in_their_order(value: str, expected: list[tuple[str, HamiShare]]) -> None:
-    assert shares_of([(ALLOCATED, value)], ["a", "b"]) == (expected, [])
+    assert parse_hami_shares([(ALLOCATED, value)], ["a", "b"]) == (expected, [])
 
 
 def test_other_vendors() -> None:
@@ -51,7 +51,7 @@ def test_other_vendors() -> None:
         ("hami.io/enflame-vgpu-devices-allocated", ";"),
         ("hami.io/dcu-devices-allocated", "DCU-1,DCU,2000,60:;"),
     ]
-    shares, problems = shares_of(annotations, ["a"])
+    shares, problems = parse_hami_shares(annotations, ["a"])
     assert [(name, share.device_id, share.type) for name, share in shares] == [
         ("a", "7A1B", "Ascend910B3"),
         ("a", "DCU-1", "DCU"),
@@ -69,13 +69,16 @@ def test_other_vendors() -> None:
     ],
 )
 def test_other_annotations_are_no_allocations(key: str) -> None:
-    assert shares_of([(key, f"{GPU},NVIDIA,8000,50:;")], ["a"]) == ([], [])
+    assert parse_hami_shares([(key, f"{GPU},NVIDIA,8000,50:;")], ["a"]) == ([], [])
 
 
 def test_newer_versions_count_init_containers_first() -> None:
     value = f";{GPU},NVIDIA,8000,50:;"
-    assert shares_of([(ALLOCATED, value)], ["main"], ["setup"]) == ([("main", HALF)], [])
-    assert shares_of([(ALLOCATED, f"{GPU},NVIDIA,8000,50:;")], ["main"], ["setup"]) == ([("main", HALF)], [])
+    assert parse_hami_shares([(ALLOCATED, value)], ["main"], ["setup"]) == ([("main", HALF)], [])
+    assert parse_hami_shares([(ALLOCATED, f"{GPU},NVIDIA,8000,50:;")], ["main"], ["setup"]) == (
+        [("main", HALF)],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,15 +87,15 @@ def test_newer_versions_count_init_containers_first() -> None:
         (f"rubbish:{GPU},NVIDIA,8000,50:;", [HALF], "'rubbish'"),
         (f"{GPU},8000,50:;", [], "id,type,memory,cores"),
         (",NVIDIA,8000,50:;", [], "id,type,memory,cores"),
-        (f"{GPU},NVIDIA,-5,50:;", [HamiShare(GPU, "NVIDIA", None, 0.5)], "'-5' is no memory"),
-        (f"{GPU},NVIDIA,8000,101:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'101' is no percentage"),
-        (f"{GPU},NVIDIA,8000,x\n:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'x' is no percentage"),
+        (f"{GPU},NVIDIA,-5,50:;", [HamiShare(GPU, "NVIDIA", None, 0.5)], "'-5' is not a memory size"),
+        (f"{GPU},NVIDIA,8000,101:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'101' is not a percentage"),
+        (f"{GPU},NVIDIA,8000,x\n:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'x' is not a percentage"),
         (f";{GPU},NVIDIA,8000,50:;", [], "container 2 of 1"),
         ("\x00" * 1000, [], "..."),
     ],
 )
 def test_what_cannot_be_read_is_told(value: str, kept: list[HamiShare], said: str) -> None:
-    shares, problems = shares_of([(ALLOCATED, value)], ["a"])
+    shares, problems = parse_hami_shares([(ALLOCATED, value)], ["a"])
     assert [share for _, share in shares] == kept
     [problem] = problems
     assert said in problem
@@ -141,27 +144,27 @@ def test_mig_instances_are_named_once_they_are_made(
     annotation: tuple[str, str], device_ids: list[str], problems: int
 ) -> None:
     value = f"{GPU},NVIDIA,9856,14:{GPU},NVIDIA,9856,14:;"
-    shares, told = shares_of([(ALLOCATED, value), annotation], ["a"])
+    shares, told = parse_hami_shares([(ALLOCATED, value), annotation], ["a"])
     assert [share.device_id for _, share in shares] == device_ids
     assert len(told) == problems
     assert all(problem.startswith(f"{MIGS}: ") for problem in told)
 
 
 def test_an_allocation_that_is_none_is_shown() -> None:
-    _, told = shares_of([migs(7, {"gpuUUID": 1})], ["a"])
-    assert told == [f"{MIGS}: '7' is no allocation", f"{MIGS}: \"{{'gpuUUID': 1}}\" is no allocation"]
+    _, told = parse_hami_shares([migs(7, {"gpuUUID": 1})], ["a"])
+    assert told == [f"{MIGS}: '7' is not an allocation", f"{MIGS}: \"{{'gpuUUID': 1}}\" is not an allocation"]
 
 
 def test_devices_behind_a_container_too_many_are_told_each() -> None:
     value = f"{GPU},NVIDIA,8000,50:;{GPU},NVIDIA,8000,50:{SECOND},NVIDIA,8000,50:;"
-    shares, told = shares_of([(ALLOCATED, value)], ["a"])
+    shares, told = parse_hami_shares([(ALLOCATED, value)], ["a"])
     assert [share for _, share in shares] == [HALF]
     assert told == [f"{ALLOCATED}: container 2 of 1"] * 2
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=3), max_size=3))
 def test_any_text_is_survived(text: str, containers: list[str]) -> None:
-    shares, problems = shares_of([(ALLOCATED, text), (MIGS, text)], containers)
+    shares, problems = parse_hami_shares([(ALLOCATED, text), (MIGS, text)], containers)
     assert {name for name, _ in shares} <= set(containers)
     assert all(problem.isprintable() for problem in problems)
 
@@ -169,7 +172,7 @@ def test_any_text_is_survived(text: str, containers: list[str]) -> None:
 def test_a_captured_pod(captures: Path) -> None:
     pod = yaml.safe_load((captures / "k8s" / "pod_hami_a800.yaml").read_text())
     names = [container["name"] for container in pod["spec"]["containers"]]
-    [(container, share)], problems = shares_of(pod["metadata"]["annotations"].items(), names)
+    [(container, share)], problems = parse_hami_shares(pod["metadata"]["annotations"].items(), names)
     assert container == "pytorch"
     assert share.device_id.startswith("GPU-29d5fa0d-")
     assert (share.type, share.memory_bytes, share.compute_ratio) == ("NVIDIA", 1024 * MIB, 0.2)

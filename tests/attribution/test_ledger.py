@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.cgroup import place_of
-from accelscope.attribution.ledger import KeptIdle, Ledger
+from accelscope.attribution.cgroup import location_from_cgroup
+from accelscope.attribution.ledger import Ledger, StoredIdleTime
 from accelscope.attribution.owners import PodTable, owner_of
 from accelscope.attribution.processes import HostProcess
 from accelscope.attribution.usage import DeviceUse, UsageKey, uses
@@ -250,39 +250,39 @@ def still(uid: str | None) -> DeviceUse:
 
 
 def test_idle_time_that_was_kept_goes_on_after_a_restart() -> None:
-    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     assert idle_seconds(ledger, still("uid-1"), key("a"), 100) == 7200
     assert idle_seconds(ledger, still("uid-1"), key("a"), 160) == 7260
 
 
 def test_kept_idle_time_waits_until_it_is_known_which_pod_holds_the_device() -> None:
-    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     ledger.enter({}, [], 100)  # the driver has not answered yet
     assert idle_seconds(ledger, still(None), key("a"), 110) == 0
     assert idle_seconds(ledger, still("uid-1"), key("a"), 120) == 7220
 
 
 def test_kept_idle_time_is_not_given_to_another_pod_of_the_same_name() -> None:
-    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     assert idle_seconds(ledger, still("uid-2"), key("a"), 100) == 0
     assert idle_seconds(ledger, still("uid-2"), key("a"), 130) == 30
 
 
 def test_kept_idle_time_ends_when_the_pod_works() -> None:
-    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     working = uses([GPU], [runs(owner("a", uid="uid-1"))], [replace(holds("a"), pod_uid=None)])[GPU.id]
     assert idle_seconds(ledger, working, key("a"), 100) == 0
     assert idle_seconds(ledger, still("uid-1"), key("a"), 130) == 30
 
 
 def test_kept_idle_time_of_what_is_not_seen_again_soon_is_forgotten() -> None:
-    ledger = Ledger({key("a"): KeptIdle("uid-1", 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     ledger.enter({}, [], 100)
     assert idle_seconds(ledger, still("uid-1"), key("a"), 701) == 0
 
 
 def test_without_a_source_of_pods_the_name_is_enough() -> None:
-    ledger = Ledger({key("a"): KeptIdle(None, 7200.0)})
+    ledger = Ledger({key("a"): StoredIdleTime(None, 7200.0)})
     assert idle_seconds(ledger, still(None), key("a"), 100) == 7200
 
 
@@ -305,8 +305,8 @@ def test_a_container_in_a_container_of_a_pod_is_the_pods_and_at_work() -> None:
         containers=(PodContainer("dind", outer), PodContainer("prepare", "e" * 64)),
     )
     path = f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{outer}.scope"
-    place = place_of(f"0::{path}/docker/{inner}\n")
-    host = HostProcess(start_ticks=1, name="x", user="root", place=place, problem=None)
+    place = location_from_cgroup(f"0::{path}/docker/{inner}\n")
+    host = HostProcess(start_ticks=1, name="x", user="root", location=place, problem=None)
     of = owner_of(host, PodTable.of({uid: pod}, up=True))
     assert (of.pod, of.container) == ("a", "dind")
     ledger = Ledger()

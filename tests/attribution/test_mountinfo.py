@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.cgroup import Place, parse_mountinfo, place_in_mounts
+from accelscope.attribution.cgroup import ProcessLocation, location_from_mountinfo, parse_mountinfo
 
 UID = "7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 OTHER = "11112222-3333-4444-5555-666677778888"
@@ -30,7 +30,7 @@ PAUSE_HOSTNAME = mount(f"/var/lib/docker/containers/{PAUSE}/hostname", "/etc/hos
 SANDBOX = mount(f"/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/{PAUSE}/hostname", "/etc/hostname")
 TOKEN = mount("/", "/run/secrets/kubernetes.io/serviceaccount", "tmpfs")
 VOLUME = mount(f"/var/lib/docker/volumes/{LAYER}/_data", "/data")
-NAMED = Place(UID, container_name="trainer")
+NAMED = ProcessLocation(UID, container_name="trainer")
 
 
 def cgroup(root: str, kind: str = "cgroup2") -> str:
@@ -38,92 +38,95 @@ def cgroup(root: str, kind: str = "cgroup2") -> str:
 
 
 CASES = {
-    "cgroup v2": ([OVERLAY, cgroup(f"/../../{SLICE}/docker-{ID}.scope")], Place(UID, ID)),
-    "cgroup v1": ([cgroup(f"/kubepods/pod{UID}/{ID}", "cgroup")], Place(UID, ID)),
+    "cgroup v2": ([OVERLAY, cgroup(f"/../../{SLICE}/docker-{ID}.scope")], ProcessLocation(UID, ID)),
+    "cgroup v1": ([cgroup(f"/kubepods/pod{UID}/{ID}", "cgroup")], ProcessLocation(UID, ID)),
     "docker in a pod": (
         [cgroup(f"/kubepods/pod{UID}/{ID[::-1]}/docker/{ID}")],
-        Place(UID, ID, outer_ids=(ID[::-1],)),
+        ProcessLocation(UID, ID, outer_ids=(ID[::-1],)),
     ),
-    "a static pod": ([cgroup(f"/kubepods/pod{HASH}/{ID}")], Place(HASH, ID)),
+    "a static pod": ([cgroup(f"/kubepods/pod{HASH}/{ID}")], ProcessLocation(HASH, ID)),
     "the one with a pod wins": (
         [cgroup(f"/docker/{LAYER}"), cgroup(f"/kubepods/pod{UID}/{ID}")],
-        Place(UID, ID),
+        ProcessLocation(UID, ID),
     ),
     "the name comes along": (
         [cgroup(f"/../{SLICE}/docker-{ID}.scope"), LOG, PAUSE_HOSTNAME],
-        Place(UID, ID, "trainer"),
+        ProcessLocation(UID, ID, "trainer"),
     ),
     "no name of another pod's": (
         [cgroup(f"/kubepods/pod{OTHER}/{ID}"), LOG],
-        Place(OTHER, ID),
+        ProcessLocation(OTHER, ID),
     ),
     "docker under the kubelet": ([OVERLAY, CGROUP_ROOT, LOG, PAUSE_HOSTNAME, HOSTS], NAMED),
     "containerd": ([CGROUP_ROOT, SANDBOX, HOSTS, LOG], NAMED),
-    "no log": ([CGROUP_ROOT, PAUSE_HOSTNAME, HOSTS], Place(UID)),
+    "no log": ([CGROUP_ROOT, PAUSE_HOSTNAME, HOSTS], ProcessLocation(UID)),
     "another folder": (
         [mount(f"/data/k0s/pods/{UID}/containers/a-b/1f", "/dev/termination-log")],
-        Place(UID, container_name="a-b"),
+        ProcessLocation(UID, container_name="a-b"),
     ),
-    "another pod's files elsewhere": ([ELSEWHERE, HOSTS], Place(UID)),
-    "another pod's files elsewhere, last": ([HOSTS, ELSEWHERE], Place(UID)),
+    "another pod's files elsewhere": ([ELSEWHERE, HOSTS], ProcessLocation(UID)),
+    "another pod's files elsewhere, last": ([HOSTS, ELSEWHERE], ProcessLocation(UID)),
     "the first of two own": (
         [HOSTS, mount(f"{KUBELET}/pods/{OTHER}/containers/b/1f", "/dev/termination-log")],
-        Place(UID),
+        ProcessLocation(UID),
     ),
-    "only another pod's files": ([ELSEWHERE], Place(OTHER)),
+    "only another pod's files": ([ELSEWHERE], ProcessLocation(OTHER)),
     "the first of equal cgroups": (
         [cgroup(f"/kubepods/pod{UID}/{ID}"), cgroup(f"/kubepods/pod{OTHER}/{LAYER}")],
-        Place(UID, ID),
+        ProcessLocation(UID, ID),
     ),
     "the first of equal containers": (
         [cgroup(f"/docker/{ID}"), cgroup(f"/docker/{LAYER}")],
-        Place(container_id=ID),
+        ProcessLocation(container_id=ID),
     ),
-    "a source with a dash": ([f"{cgroup(f'/kubepods/pod{UID}/{ID}')} - x"], Place(UID, ID)),
-    "a file system of its own": ([mount(f"/pods/{UID}/etc-hosts", "/etc/hosts")], Place(UID)),
-    "deleted": ([mount(f"{KUBELET}/pods/{UID}/etc-hosts//deleted", "/etc/hosts")], Place(UID)),
-    "blanks": ([mount(f"/my\\040disk/pods/{UID}/etc-hosts", "/etc/hosts")], Place(UID)),
-    "an escaped letter": ([mount(f"/x/po\\144s/{UID}/etc-hosts", "/etc/hosts")], Place(UID)),
-    "options": ([mount(f"/pods/{UID}/etc-hosts", "/etc/hosts", "ext4", "shared:5", "master:1")], Place(UID)),
-    "static pod's files": ([mount(f"{KUBELET}/pods/{HASH}/etc-hosts", "/etc/hosts")], Place(HASH)),
-    "beside the reader": ([cgroup(f"/../crio-{ID}.scope"), LOG], Place(UID, ID, "trainer")),
+    "a source with a dash": ([f"{cgroup(f'/kubepods/pod{UID}/{ID}')} - x"], ProcessLocation(UID, ID)),
+    "a file system of its own": ([mount(f"/pods/{UID}/etc-hosts", "/etc/hosts")], ProcessLocation(UID)),
+    "deleted": ([mount(f"{KUBELET}/pods/{UID}/etc-hosts//deleted", "/etc/hosts")], ProcessLocation(UID)),
+    "blanks": ([mount(f"/my\\040disk/pods/{UID}/etc-hosts", "/etc/hosts")], ProcessLocation(UID)),
+    "an escaped letter": ([mount(f"/x/po\\144s/{UID}/etc-hosts", "/etc/hosts")], ProcessLocation(UID)),
+    "options": (
+        [mount(f"/pods/{UID}/etc-hosts", "/etc/hosts", "ext4", "shared:5", "master:1")],
+        ProcessLocation(UID),
+    ),
+    "static pod's files": ([mount(f"{KUBELET}/pods/{HASH}/etc-hosts", "/etc/hosts")], ProcessLocation(HASH)),
+    "beside the reader": ([cgroup(f"/../crio-{ID}.scope"), LOG], ProcessLocation(UID, ID, "trainer")),
     "the node's own container": ([cgroup(f"/docker/{LAYER}"), LOG], NAMED),
     "a volume of a pod tells nothing": (
         [CGROUP_ROOT, mount(f"{KUBELET}/pods/{UID}/volumes/kubernetes.io~configmap/x", "/x"), PAUSE_HOSTNAME],
-        Place(hidden=True),
+        ProcessLocation(hidden=True),
     ),
-    "an engine's file beside a sandbox": ([SANDBOX, PAUSE_HOSTNAME], Place(hidden=True)),
-    "only the sandbox": ([CGROUP_ROOT, SANDBOX], Place(hidden=True)),
-    "the pause container": ([CGROUP_ROOT, PAUSE_HOSTNAME, TOKEN], Place(hidden=True)),
+    "an engine's file beside a sandbox": ([SANDBOX, PAUSE_HOSTNAME], ProcessLocation(hidden=True)),
+    "only the sandbox": ([CGROUP_ROOT, SANDBOX], ProcessLocation(hidden=True)),
+    "the pause container": ([CGROUP_ROOT, PAUSE_HOSTNAME, TOKEN], ProcessLocation(hidden=True)),
     "docker": (
         [OVERLAY, CGROUP_ROOT, VOLUME, mount(f"/var/lib/docker/containers/{ID}/hosts", "/etc/hosts")],
-        Place(container_id=ID),
+        ProcessLocation(container_id=ID),
     ),
     "docker elsewhere": (
         [mount(f"/containers/{ID}/resolv.conf", "/etc/resolv.conf")],
-        Place(container_id=ID),
+        ProcessLocation(container_id=ID),
     ),
     "nerdctl": (
         [mount(f"/var/lib/nerdctl/1935db59/containers/default/{ID}/resolv.conf", "/etc/resolv.conf")],
-        Place(container_id=ID),
+        ProcessLocation(container_id=ID),
     ),
     "podman": (
         [mount(f"/containers/storage/overlay-containers/{ID}/userdata/.containerenv", "/run/.containerenv")],
-        Place(container_id=ID),
+        ProcessLocation(container_id=ID),
     ),
-    "docker by its cgroup": ([cgroup(f"/system.slice/docker-{ID}.scope")], Place(container_id=ID)),
-    "layers and volumes": ([OVERLAY, CGROUP_ROOT, VOLUME], Place(hidden=True)),
+    "docker by its cgroup": ([cgroup(f"/system.slice/docker-{ID}.scope")], ProcessLocation(container_id=ID)),
+    "layers and volumes": ([OVERLAY, CGROUP_ROOT, VOLUME], ProcessLocation(hidden=True)),
     "another file of docker's": (
         [mount(f"/var/lib/docker/containers/{ID}/mounts/shm", "/dev/shm")],
-        Place(hidden=True),
+        ProcessLocation(hidden=True),
     ),
     "the host": (
         [mount("/", "/"), CGROUP_ROOT, mount("net:[4026531840]", "/run/netns/a", "nsfs")],
-        Place(hidden=True),
+        ProcessLocation(hidden=True),
     ),
     "no name of a container": (
         [mount(f"{KUBELET}/pods/{UID}/containers/A_b/1f", "/dev/termination-log")],
-        Place(hidden=True),
+        ProcessLocation(hidden=True),
     ),
 }
 
@@ -131,8 +134,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_mounts(name: str) -> None:
     lines, expected = CASES[name]
-    assert place_in_mounts("\n".join(lines)) == expected
-    assert place_in_mounts("\ufeff" + "\r\n".join([*lines, "no mount", ""])) == expected
+    assert location_from_mountinfo("\n".join(lines)) == expected
+    assert location_from_mountinfo("\ufeff" + "\r\n".join([*lines, "no mount", ""])) == expected
 
 
 def test_a_process_in_no_container_is_no_error() -> None:
@@ -173,7 +176,7 @@ def test_other_text_is_an_error_with_a_reason(text: str, reason: str) -> None:
 
 @given(st.permutations([OVERLAY, CGROUP_ROOT, VOLUME, LOG, HOSTS, PAUSE_HOSTNAME, SANDBOX, TOKEN]))
 def test_the_order_of_mounts_does_not_matter(lines: list[str]) -> None:
-    assert place_in_mounts("\n".join(lines)) == NAMED
+    assert location_from_mountinfo("\n".join(lines)) == NAMED
 
 
 ROOTS = st.lists(
@@ -202,7 +205,7 @@ ROOTS = st.lists(
 @given(st.lists(st.tuples(ROOTS, st.sampled_from(["ext4", "cgroup2", "overlay"])), max_size=5))
 def test_never_the_sandbox_layer_or_volume(mounts: list[tuple[str, str]]) -> None:
     lines = [mount("/" + root, "/x", kind) for root, kind in mounts]
-    place = place_in_mounts("\n".join([*lines, SANDBOX, VOLUME, OVERLAY]))
+    place = location_from_mountinfo("\n".join([*lines, SANDBOX, VOLUME, OVERLAY]))
     assert place.container_id != LAYER
     if not any(kind == "cgroup2" for _, kind in mounts):
         assert place.container_id is None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accelscope.attribution.cgroup import Place
-from accelscope.attribution.owners import GONE, NO_PODS, OwnerBook, PodTable, owner_of
+from accelscope.attribution.cgroup import ProcessLocation
+from accelscope.attribution.owners import GONE, NO_PODS, OwnerCache, PodTable, owner_of
 from accelscope.attribution.processes import HostProcess
 from accelscope.kube.objects import KubePod, PodContainer
 from accelscope.model import Owner, OwnerKind, UnattributedReason
@@ -25,8 +25,10 @@ PODS = PodTable.of({"uid-1": ONE, "uid-2": STATIC}, up=True)
 OUTSIDE = UnattributedReason.NOT_IN_A_POD
 
 
-def at(place: Place, *, problem: UnattributedReason | None = None, user: str = "alice") -> HostProcess:
-    return HostProcess(start_ticks=1, name="x", user=user, place=place, problem=problem)
+def at(
+    place: ProcessLocation, *, problem: UnattributedReason | None = None, user: str = "alice"
+) -> HostProcess:
+    return HostProcess(start_ticks=1, name="x", user=user, location=place, problem=problem)
 
 
 def in_pod(pod: KubePod, container: str | None, container_id: str | None = None) -> Owner:
@@ -43,24 +45,27 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
 @pytest.mark.parametrize(
     ("place", "owner"),
     [
-        (Place(pod_uid="uid-1", container_id="c1"), in_pod(ONE, "main", "c1")),
-        (Place(pod_uid="uid-1", container_id="c2"), in_pod(ONE, "side", "c2")),
-        (Place(container_id="c2"), in_pod(ONE, "side", "c2")),
+        (ProcessLocation(pod_uid="uid-1", container_id="c1"), in_pod(ONE, "main", "c1")),
+        (ProcessLocation(pod_uid="uid-1", container_id="c2"), in_pod(ONE, "side", "c2")),
+        (ProcessLocation(container_id="c2"), in_pod(ONE, "side", "c2")),
         # By the name that the mounts tell, but an id that is known says more.
-        (Place(pod_uid="uid-1", container_name="side"), in_pod(ONE, "side")),
-        (Place(pod_uid="uid-1", container_id="c1", container_name="side"), in_pod(ONE, "main", "c1")),
-        (Place(pod_uid="uid-1", container_id="new"), in_pod(ONE, None, "new")),
-        # A container in a container of the pod.
-        (Place(pod_uid="uid-1", container_id="new", outer_ids=("c2",)), in_pod(ONE, "side", "new")),
-        (Place(pod_uid="uid-1", outer_ids=("c9", "c2")), in_pod(ONE, "side")),
-        (Place(pod_uid="uid-1"), in_pod(ONE, None)),
-        # The kubelet has not told the id yet; there is one container only.
-        (Place(pod_uid="uid-2", container_id="new"), in_pod(STATIC, "etcd", "new")),
-        (Place(pod_uid="hash"), in_pod(STATIC, "etcd")),
-        # What runs inside of a container is the container's.
-        (Place(pod_uid="uid-2", unit="x.service", slurm_job="7"), in_pod(STATIC, "etcd")),
+        (ProcessLocation(pod_uid="uid-1", container_name="side"), in_pod(ONE, "side")),
         (
-            Place(pod_uid="other", container_id="c9", container_name="main"),
+            ProcessLocation(pod_uid="uid-1", container_id="c1", container_name="side"),
+            in_pod(ONE, "main", "c1"),
+        ),
+        (ProcessLocation(pod_uid="uid-1", container_id="new"), in_pod(ONE, None, "new")),
+        # A container in a container of the pod.
+        (ProcessLocation(pod_uid="uid-1", container_id="new", outer_ids=("c2",)), in_pod(ONE, "side", "new")),
+        (ProcessLocation(pod_uid="uid-1", outer_ids=("c9", "c2")), in_pod(ONE, "side")),
+        (ProcessLocation(pod_uid="uid-1"), in_pod(ONE, None)),
+        # The kubelet has not told the id yet; there is one container only.
+        (ProcessLocation(pod_uid="uid-2", container_id="new"), in_pod(STATIC, "etcd", "new")),
+        (ProcessLocation(pod_uid="hash"), in_pod(STATIC, "etcd")),
+        # What runs inside of a container is the container's.
+        (ProcessLocation(pod_uid="uid-2", unit="x.service", slurm_job="7"), in_pod(STATIC, "etcd")),
+        (
+            ProcessLocation(pod_uid="other", container_id="c9", container_name="main"),
             Owner(
                 kind=OwnerKind.POD,
                 name="other",
@@ -71,23 +76,26 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
             ),
         ),
         (
-            Place(container_id="c9"),
+            ProcessLocation(container_id="c9"),
             Owner(kind=OwnerKind.CONTAINER, name="c9", container_id="c9", reason=OUTSIDE),
         ),
         (
-            Place(container_id="c9", slurm_job="7", unit="x.service"),
+            ProcessLocation(container_id="c9", slurm_job="7", unit="x.service"),
             Owner(kind=OwnerKind.SLURM_JOB, name="7", container_id="c9", reason=OUTSIDE),
         ),
-        (Place(unit="x.service"), Owner(kind=OwnerKind.SYSTEMD_UNIT, name="x.service", reason=OUTSIDE)),
-        (Place(), Owner(kind=OwnerKind.USER, name="alice", reason=OUTSIDE)),
+        (
+            ProcessLocation(unit="x.service"),
+            Owner(kind=OwnerKind.SYSTEMD_UNIT, name="x.service", reason=OUTSIDE),
+        ),
+        (ProcessLocation(), Owner(kind=OwnerKind.USER, name="alice", reason=OUTSIDE)),
     ],
 )
-def test_who_owns_a_process_of_a_place(place: Place, owner: Owner) -> None:
+def test_who_owns_a_process_of_a_place(place: ProcessLocation, owner: Owner) -> None:
     assert owner_of(at(place), PODS) == owner
 
 
 def test_a_pod_that_nobody_can_name() -> None:
-    owner = owner_of(at(Place(pod_uid="uid-1", container_id="c1")), NO_PODS)
+    owner = owner_of(at(ProcessLocation(pod_uid="uid-1", container_id="c1")), NO_PODS)
     assert (owner.kind, owner.name, owner.reason) == (
         OwnerKind.POD,
         "uid-1",
@@ -97,24 +105,24 @@ def test_a_pod_that_nobody_can_name() -> None:
 
 def test_who_is_gone_and_who_cannot_be_placed() -> None:
     assert owner_of(None, PODS) == GONE
-    hidden = at(Place(pod_uid="uid-1"), problem=UnattributedReason.CGROUP_HIDDEN)
+    hidden = at(ProcessLocation(pod_uid="uid-1"), problem=UnattributedReason.CGROUP_HIDDEN)
     assert owner_of(hidden, PODS) == Owner(kind=OwnerKind.UNKNOWN, reason=UnattributedReason.CGROUP_HIDDEN)
 
 
 def test_a_table_finds_pods_by_every_name() -> None:
     pods = PodTable.of({"uid-1": ONE, "uid-2": STATIC}, up=True)
-    assert (pods.asked, pods.up) == (True, True)
-    assert PodTable.of({}, up=False) == PodTable(asked=True, up=False)
+    assert (pods.has_source, pods.up) == (True, True)
+    assert PodTable.of({}, up=False) == PodTable(has_source=True, up=False)
     assert pods.by_uid == {"uid-1": ONE, "uid-2": STATIC, "hash": STATIC}
     assert pods.by_container == {"c1": ONE, "c2": ONE}
     assert pods.by_name == {("ns", "one"): ONE, ("kube-system", "etcd"): STATIC}
 
 
 def test_owners_are_kept_until_processes_or_pods_change() -> None:
-    book = OwnerBook()
+    book = OwnerCache()
     assert book.owners({}, NO_PODS) == {}
-    place = Place(pod_uid="uid-1", container_id="c1")
-    hosts = {7: at(place), 8: at(place), 9: at(Place()), 10: at(Place(), user="bob")}
+    place = ProcessLocation(pod_uid="uid-1", container_id="c1")
+    hosts = {7: at(place), 8: at(place), 9: at(ProcessLocation()), 10: at(ProcessLocation(), user="bob")}
     owners = book.owners(hosts, PODS)
     assert [owners[pid].pod or owners[pid].name for pid in hosts] == ["one", "one", "alice", "bob"]
     assert owners[7] is owners[8]

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from accelscope.attribution.pod_resources import (
     Claim,
     ClaimDevice,
-    HeldContainer,
-    HeldDevices,
-    HeldPod,
+    ContainerResources,
+    PodResources,
     PodResourcesClient,
+    ResourceDevices,
     decode,
 )
 from accelscope.kube.errors import DecodeError
@@ -104,8 +104,10 @@ def test_one_entry_with_many_ids(v1: Any) -> None:
     container = v1.ContainerResources(name="train", devices=[devices], cpu_ids=[1, 2, 300])
     pod = v1.PodResources(name="job-0", namespace="team", containers=[container])
     assert decode(listed(v1, pod)) == (
-        HeldPod(
-            "team", "job-0", (HeldContainer("train", (HeldDevices("nvidia.com/gpu", ("GPU-a", "GPU-b")),)),)
+        PodResources(
+            "team",
+            "job-0",
+            (ContainerResources("train", (ResourceDevices("nvidia.com/gpu", ("GPU-a", "GPU-b")),)),),
         ),
     )
 
@@ -127,8 +129,8 @@ def test_entries_per_device_and_per_numa_node_are_one_resource_without_doubles(v
     )
     (pod,) = decode(listed(v1, v1.PodResources(name="p", namespace="n", containers=[container])))
     assert pod.containers[0].devices == (
-        HeldDevices("nvidia.com/gpu", ("GPU-b", "GPU-a", "GPU-c")),
-        HeldDevices("rdma/hca", ("mlx5_0",)),
+        ResourceDevices("nvidia.com/gpu", ("GPU-b", "GPU-a", "GPU-c")),
+        ResourceDevices("rdma/hca", ("mlx5_0",)),
     )
 
 
@@ -150,7 +152,7 @@ def test_claims(v1: Any) -> None:
     container = v1.ContainerResources(name="app", dynamic_resources=claims)
     (pod,) = decode(listed(v1, v1.PodResources(name="p", namespace="team", containers=[container])))
     assert pod.containers == (
-        HeldContainer(
+        ContainerResources(
             "app",
             claims=(
                 Claim(
@@ -195,7 +197,7 @@ def test_the_older_version_has_the_same_numbers(messages: dict[str, ModuleType])
     container = old.ContainerResources(name="c", devices=[devices])
     pod = old.PodResources(name="p", namespace="n", containers=[container])
     assert decode(listed(old, pod)) == (
-        HeldPod("n", "p", (HeldContainer("c", (HeldDevices("nvidia.com/gpu", ("GPU-a",)),)),)),
+        PodResources("n", "p", (ContainerResources("c", (ResourceDevices("nvidia.com/gpu", ("GPU-a",)),)),)),
     )
 
 
@@ -205,7 +207,7 @@ UNKNOWN_FIELDS = b"\x38\x96\x01\x39" + bytes(8) + b"\x3d" + bytes(4) + b"\x3a\x0
 
 def test_fields_that_a_later_version_adds_are_passed_over() -> None:
     held = decode(GOOD)
-    assert held[0].containers[0].devices == (HeldDevices("", ("",)),)
+    assert held[0].containers[0].devices == (ResourceDevices("", ("",)),)
     assert decode(UNKNOWN_FIELDS + GOOD + UNKNOWN_FIELDS) == held
 
 
@@ -291,20 +293,20 @@ def responses(v1: Any) -> st.SearchStrategy[Any]:
     return st.builds(v1.ListPodResourcesResponse, pod_resources=st.lists(pods, max_size=3))
 
 
-def as_held(response: Any) -> tuple[HeldPod, ...]:
+def as_held(response: Any) -> tuple[PodResources, ...]:
     """What Google's library reads in it, without those that hold nothing."""
     pods = (
-        HeldPod(pod.namespace, pod.name, tuple(filter(None, map(container_as_held, pod.containers))))
+        PodResources(pod.namespace, pod.name, tuple(filter(None, map(container_as_held, pod.containers))))
         for pod in response.pod_resources
     )
     return tuple(pod for pod in pods if pod.containers)
 
 
-def container_as_held(container: Any) -> HeldContainer | None:
+def container_as_held(container: Any) -> ContainerResources | None:
     held: dict[str, list[str]] = {}
     for entry in container.devices:
         held.setdefault(entry.resource_name, []).extend(entry.device_ids)
-    devices = tuple(HeldDevices(name, tuple(dict.fromkeys(ids))) for name, ids in held.items() if ids)
+    devices = tuple(ResourceDevices(name, tuple(dict.fromkeys(ids))) for name, ids in held.items() if ids)
     claims = dict.fromkeys(
         Claim(
             claim.claim_namespace,
@@ -313,7 +315,7 @@ def container_as_held(container: Any) -> HeldContainer | None:
         )
         for claim in container.dynamic_resources
     )
-    return HeldContainer(container.name, devices, tuple(claims)) if devices or claims else None
+    return ContainerResources(container.name, devices, tuple(claims)) if devices or claims else None
 
 
 def claimed_as_held(claimed: Any) -> ClaimDevice:
@@ -341,10 +343,14 @@ def test_what_a_real_kubelet_listed(v1: Any, captures: Path) -> None:
     [device] = container["devices"]
     message = ParseDict(document, v1.ListPodResourcesResponse()).SerializeToString()
     assert decode(message) == (
-        HeldPod(
+        PodResources(
             pod["namespace"],
             pod["name"],
-            (HeldContainer("gpu-container", (HeldDevices("nvidia.com/gpu", tuple(device["deviceIds"])),)),),
+            (
+                ContainerResources(
+                    "gpu-container", (ResourceDevices("nvidia.com/gpu", tuple(device["deviceIds"])),)
+                ),
+            ),
         ),
     )
 

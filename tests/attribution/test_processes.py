@@ -70,14 +70,14 @@ def test_a_name_cannot_pass_for_another_line(node: Node, end: str, uid: str) -> 
 
 def test_the_place_comes_from_the_cgroup(node: Node) -> None:
     node.add(1, "train", cgroup=IN_POD)
-    place = node.look_up(1)[1].place
+    place = node.look_up(1)[1].location
     assert (place.pod_uid, place.container_id) == (POD, CONTAINER)
 
 
 def test_a_hidden_cgroup_sends_to_the_mounts(node: Node) -> None:
     folder = node.add(1, "train", cgroup="0::/\n")
     (folder / "mountinfo").write_text(MOUNTS)
-    assert node.look_up(1)[1].place.pod_uid == POD
+    assert node.look_up(1)[1].location.pod_uid == POD
     node.add(2, "train", cgroup="0::/\n")
     (node.proc / "2/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/sda rw\n")
     assert node.look_up(2)[2].problem is UnattributedReason.CGROUP_HIDDEN
@@ -134,10 +134,10 @@ def test_without_a_proc_folder_nothing_is_there(tmp_path: Path) -> None:
 
 def test_a_process_in_no_pod_is_looked_at_again_after_a_while(node: Node) -> None:
     node.add(1, "train", cgroup=ON_HOST)
-    assert node.look_up(1)[1].place.unit == "nvidia-persistenced.service"
+    assert node.look_up(1)[1].location.unit == "nvidia-persistenced.service"
     (node.proc / "1/cgroup").write_text(IN_POD)
     node.now += 61
-    assert node.look_up(1)[1].place.pod_uid == POD
+    assert node.look_up(1)[1].location.pod_uid == POD
 
 
 def test_a_pid_that_another_process_got_is_never_taken_for_the_old_one(node: Node) -> None:
@@ -146,7 +146,7 @@ def test_a_pid_that_another_process_got_is_never_taken_for_the_old_one(node: Nod
     node.add(1, "serve", 0, start=200, cgroup=OTHER_POD)
     host = node.look_up(1)[1]
     assert (host.name, host.user) == ("serve", "root")
-    assert host.place.pod_uid == POD.replace("11111111", "99999999")
+    assert host.location.pod_uid == POD.replace("11111111", "99999999")
 
 
 def test_what_was_not_there_is_looked_for_again_soon(node: Node) -> None:

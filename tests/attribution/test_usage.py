@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.ledger import Ledger, shares_of_use
-from accelscope.attribution.usage import DeviceUse, Measured, UsageKey, uses
+from accelscope.attribution.ledger import Ledger, use_fractions
+from accelscope.attribution.usage import DeviceUse, UsageKey, UsageSum, uses
 from accelscope.model import (
     Allocation,
     AllocationSource,
@@ -190,14 +190,14 @@ P1, P2, USER, GONE = OWNERS[0], OWNERS[2], OWNERS[8], OWNERS[10]
     ],
 )
 def test_shares_of_use(running: list[Process], granted: list[Allocation], expected: list[float]) -> None:
-    shares = shares_of_use(use_of(GPU, running, granted))
+    shares = use_fractions(use_of(GPU, running, granted))
     assert shares is not None
     assert [round(share, 9) for share in shares.values()] == expected
 
 
 def test_figures_of_processes_add_up_column_by_column() -> None:
-    measured = Measured()
-    assert (measured.did_something, measured.memory_bytes) == (None, None)
+    measured = UsageSum()
+    assert (measured.is_active, measured.memory_bytes) == (None, None)
     one = Process(
         pid=1,
         memory_bytes=5,
@@ -208,11 +208,11 @@ def test_figures_of_processes_add_up_column_by_column() -> None:
     )
     measured.add([one, Process(pid=2)])
     measured.add([one])
-    assert measured == Measured(
+    assert measured == UsageSum(
         processes=3, memory_bytes=10, utilization=0.5, memory_utilization=0.25, encoder=1.0, decoder=0.0
     )
-    assert measured.did_something is True
-    assert Measured(decoder=0.0).did_something is False
+    assert measured.is_active is True
+    assert UsageSum(decoder=0.0).is_active is False
 
 
 def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.attribution.cgroup import place_in_mounts
+from accelscope.attribution.cgroup import location_from_mountinfo
 from accelscope.capture.mask import container_mounts, without_command_lines
 
 CASES = [
@@ -110,5 +110,5 @@ def test_a_mount_tells_its_container_without_servers_and_volumes(end: str) -> No
     text = f"603 601 259:2 /var/lib/kubelet/pods/{pod}/etc-hosts /etc/hosts rw shared:1 - {end}\n"
     kept = container_mounts(text)
     assert kept.endswith(f"shared:1 - {end.partition(' ')[0]} - -\n")
-    assert place_in_mounts(kept) == place_in_mounts(text)
-    assert place_in_mounts(kept).pod_uid == pod
+    assert location_from_mountinfo(kept) == location_from_mountinfo(text)
+    assert location_from_mountinfo(kept).pod_uid == pod

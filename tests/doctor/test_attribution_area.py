@@ -12,7 +12,7 @@ from tests.repository import REPOSITORY
 
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
-from accelscope.attribution.attributor import Attributed
+from accelscope.attribution.attributor import Attribution
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import load
 from accelscope.config.settings import flag_name, settings_of
@@ -251,7 +251,7 @@ def _result(
     balances: tuple[DeviceBalance, ...] = (),
     devices: tuple[Device, ...] = DEVICES,
 ) -> AttributionResult:
-    attributed = Attributed(
+    attributed = Attribution(
         processes=processes,
         allocations=allocations,
         unattributed=unattributed,

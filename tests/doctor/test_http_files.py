@@ -138,7 +138,7 @@ def test_an_empty_token_file_is_an_error(node: "NodeFolder", content: str) -> No
     token.write_text(content)
     finding = by_name(node.subject({"token_file": str(token)}), "token-file")
     assert finding.severity == "error"
-    assert "holds no token" in finding.found
+    assert "contains no token" in finding.found
 
 
 def test_an_unreadable_token_file_is_an_error(

@@ -17,9 +17,14 @@ from tests.waiting import wait_until
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.attribution.device_ids import DeviceIndex
 from accelscope.attribution.options import AttributionOptions
-from accelscope.attribution.pod_resources import ClaimDevice, HeldPod, Holdings, PodResourcesClient
+from accelscope.attribution.pod_resources import (
+    ClaimDevice,
+    PodResources,
+    PodResourcesClient,
+    PodResourcesPoller,
+)
 from accelscope.attribution.processes import ProcessTable
-from accelscope.attribution.watches import Claims
+from accelscope.attribution.watches import ClaimWatch
 from accelscope.deviceplugin.watch import DriverCalls
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
@@ -50,43 +55,43 @@ def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCap
     faults: Iterator[Exception] = iter([ValueError("unforeseen"), ValueError("unforeseen")])
 
     class Faulty(PodResourcesClient):
-        def list(self) -> tuple[HeldPod, ...]:
+        def list(self) -> tuple[PodResources, ...]:
             for fault in faults:
                 raise fault
-            return (HeldPod("ns", "pod", ()),)
+            return (PodResources("ns", "pod", ()),)
 
-    holdings = Holdings(Faulty("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
+    holdings = PodResourcesPoller(Faulty("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
     for _ in range(2):
         holdings.begin()
         assert holdings.latest(30.0) == ()
         assert (holdings.state().up, holdings.state().reason) == (False, "internal")
     assert sum("unexpected error" in record.getMessage() for record in caplog.records) == 1
     holdings.begin()
-    assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
+    assert holdings.latest(30.0) == (PodResources("ns", "pod", ()),)
     assert holdings.state().up
 
 
 def test_the_kubelet_is_asked_as_soon_as_there_is_a_thread_to_ask_in() -> None:
     class Answering(PodResourcesClient):
-        def list(self) -> tuple[HeldPod, ...]:
-            return (HeldPod("ns", "pod", ()),)
+        def list(self) -> tuple[PodResources, ...]:
+            return (PodResources("ns", "pod", ()),)
 
-    holdings = Holdings(Answering("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
+    holdings = PodResourcesPoller(Answering("/none.sock", 1.0), time.time, time.monotonic, in_cluster=True)
     with no_threads():
         holdings.begin()
         assert holdings.latest(0.0) == ()
     assert (holdings.state().up, holdings.state().reason) == (False, "exhausted")
     holdings.begin()
-    assert holdings.latest(30.0) == (HeldPod("ns", "pod", ()),)
+    assert holdings.latest(30.0) == (PodResources("ns", "pod", ()),)
     assert holdings.state().up
 
 
 def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
-    claims = Claims(AttributionOptions(node="n1", api_server=Endpoint("http://127.0.0.1:1")))
+    claims = ClaimWatch(AttributionOptions(node="n1", api_server=Endpoint("http://127.0.0.1:1")))
     claimed = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", None, ())
     with no_threads():
         assert claims.resolve(claimed, DeviceIndex([])).device is None
-    assert (claims.asked, claims.state()) == (True, None), "it is asked again, and by nobody yet"
+    assert (claims.is_needed, claims.state()) == (True, None), "the next collection tries again"
     claims.resolve(claimed, DeviceIndex([]))
     assert claims.state() is not None
     claims.stop()

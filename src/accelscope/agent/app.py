@@ -14,7 +14,7 @@ from accelscope.agent.collector import Collector, Pace
 from accelscope.agent.pages import Pages
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
-from accelscope.attribution.ledger import KeptIdle
+from accelscope.attribution.ledger import StoredIdleTime
 from accelscope.attribution.usage import UsageKey
 from accelscope.config import Change, ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
@@ -61,8 +61,8 @@ class Agent:
         )
         node = settings.node_name or socket.gethostname()
         attribution = attribution_options(settings, node, environ)
-        kept_idle, state_sinks = _idle_state(settings.state_folder)
-        self._attributor = Attributor(attribution, kept_idle=kept_idle)
+        stored_idle, state_sinks = _idle_state(settings.state_folder)
+        self._attributor = Attributor(attribution, stored_idle=stored_idle)
         self._sinks = (*_sinks(settings, node, attribution.api_server), *state_sinks)
         self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.collector = Collector(
@@ -207,7 +207,7 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
     return make_sinks(settings, node, api_server)
 
 
-def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Sink[Any], ...]]":
+def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, StoredIdleTime], tuple[Sink[Any], ...]]":
     """Idle times that an earlier agent stored, and the sink that stores them from now on."""
     if folder is None:
         return {}, ()
@@ -216,7 +216,7 @@ def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, KeptIdle], tuple[Si
     now = time.time()
     times = read_idle_times(Path(folder), now)
     kept = {
-        UsageKey(*holder[:-1]): KeptIdle(holder.pod_uid, seconds) for holder, seconds in times.at(now).items()
+        UsageKey(*holder[:-1]): StoredIdleTime(holder.pod_uid, seconds) for holder, seconds in times.at(now).items()
     }
     return kept, (IdleStateSink(Path(folder), times),)
 

@@ -15,7 +15,7 @@ from accelscope import __version__
 from accelscope.agent.assembly import make_runners
 from accelscope.agent.runner import Result, Runner
 from accelscope.agent.settings import AgentSettings
-from accelscope.attribution.attributor import Attributed, Attributor
+from accelscope.attribution.attributor import Attribution, Attributor
 from accelscope.model import (
     AgentState,
     Counted,
@@ -142,12 +142,12 @@ class Collector:
         self._publish(snapshot)
         return snapshot
 
-    def _attribute(self, devices: tuple[Device, ...], processes: tuple[Process, ...]) -> Attributed:
+    def _attribute(self, devices: tuple[Device, ...], processes: tuple[Process, ...]) -> Attribution:
         try:
             return self._attributor.attribute(devices, processes)
         except Exception:  # devices are published without attribution
             log.exception("unexpected error during attribution")
-            return Attributed(processes=processes)
+            return Attribution(processes=processes)
 
     def count_reload(self, result: str) -> None:
         """Count a reload of the settings file by its result: `applied` or `rejected`."""

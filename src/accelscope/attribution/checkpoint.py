@@ -1,7 +1,7 @@
-"""The kubelet's `kubelet_internal_checkpoint`: which container was given which device ids.
+"""Parses the kubelet's `kubelet_internal_checkpoint`: the device ids of each container.
 
-The format is private to the kubelet, and pods that have ended stay in it for a while: the agent asks the
-pod-resources socket instead. This is for looking at a node's file.
+The format is private to the kubelet, and pods that have ended remain in it for a while. The agent uses the
+pod-resources socket instead; this parser is for `accelscope parse`.
 """
 
 import base64
@@ -31,15 +31,17 @@ def parse_checkpoint(text: str) -> Parsed:
     except json.JSONDecodeError as error:
         return _failed("not_json", f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}")
     except (ValueError, RecursionError):  # a number of thousands of digits, too deep
-        return _failed("not_json", "not JSON that any kubelet writes")
+        return _failed("not_json", "not JSON of a kubelet")
     content = document.get("Data") if isinstance(document, dict) else None
     if not isinstance(content, dict):
-        return _failed("not_a_checkpoint", "no device manager's checkpoint: there is no Data in it")
+        return _failed("not_a_checkpoint", "not a checkpoint of the device manager: Data is missing")
     entries = content.get(_ENTRIES)
     if entries is None:  # the kubelet writes null where no container has a device
         entries = []
     if not isinstance(entries, list):
-        return _failed("not_a_checkpoint", f"no device manager's checkpoint: {_ENTRIES} is no list")
+        return _failed(
+            "not_a_checkpoint", f"not a checkpoint of the device manager: {_ENTRIES} is not a list"
+        )
     rejections = Rejections()
     grants = [_grant(entry, f"{_ENTRIES}[{at}]", rejections) for at, entry in enumerate(entries)]
     return Parsed(allocations=tuple(filter(None, grants)), rejected=rejections.listed())
@@ -64,36 +66,36 @@ def _grant(entry: object, where: str, rejections: Rejections) -> DeviceGrant | N
     if ids is None:
         return None
     pod_uid, container, resource = names
-    answer = _answer(entry.get("AllocResp"), f"{where}.AllocResp", rejections)
+    response = _response(entry.get("AllocResp"), f"{where}.AllocResp", rejections)
     return DeviceGrant(
         pod_uid,
         container,
         resource,
         ids,
-        visible_devices=tuple(answer.visible),
-        device_files=tuple(answer.files),
-        cdi_devices=tuple(answer.cdi),
+        visible_devices=tuple(response.visible),
+        device_files=tuple(response.files),
+        cdi_devices=tuple(response.cdi),
     )
 
 
 @dataclass(slots=True)
-class _Answer:
-    """What a ContainerAllocateResponse of the device plugin API says of devices. Nothing else of it is kept:
-    variables may hold secrets."""
+class _AllocateResponse:
+    """The devices in a ContainerAllocateResponse of the device plugin API. Nothing else is kept, because
+    environment variables may contain secrets."""
 
     visible: dict[str, None] = field(default_factory=dict)
     files: dict[str, None] = field(default_factory=dict)
     cdi: dict[str, None] = field(default_factory=dict)
-    mounted_list: bool = False  # the variable points to a folder with one file for each device
+    mounted_list: bool = False  # the variable names a folder with one file per device
     mounts: list[str] = field(default_factory=list)  # paths in the container
 
-    def take(self, number: int, message: memoryview) -> None:
-        """One field, by its number in the published api.proto."""
+    def add(self, number: int, message: memoryview) -> None:
+        """Add one field, by its number in the published api.proto."""
         texts = {place: value for place, value in fields(message) if value is not None}
         first, second = (string(texts[place]) if place in texts else "" for place in (1, 2))
         match number:
             case 1 if first in _VISIBLE_DEVICES:
-                self._take_visible(second)
+                self._add_visible(second)
             case 2:
                 self.mounts.append(first)
             case 3 if _is_name(second):
@@ -103,7 +105,7 @@ class _Answer:
             case 5 if _is_name(first):
                 self.cdi[first] = None
 
-    def _take_visible(self, value: str) -> None:
+    def _add_visible(self, value: str) -> None:
         names = [name.strip() for name in value.split(",")]
         self.mounted_list = any(name.startswith("/") for name in names)
         self.visible.update(
@@ -111,30 +113,30 @@ class _Answer:
         )
 
 
-def _answer(value: object, where: str, rejections: Rejections) -> _Answer:
-    answer = _Answer()
+def _response(value: object, where: str, rejections: Rejections) -> _AllocateResponse:
+    response = _AllocateResponse()
     if value is None or value == "":
-        return answer
+        return response
     if not isinstance(value, str):
         rejections.add(where, "not_an_answer")
-        return answer
+        return response
     try:
         for number, message in fields(base64.b64decode(value, validate=True)):
             if message is not None:
-                answer.take(number, message)
+                response.add(number, message)
     except (ValueError, DecodeError):
         rejections.add(where, "not_an_answer")
-        return _Answer()
-    if answer.mounted_list:
-        for path in answer.mounts:
+        return _AllocateResponse()
+    if response.mounted_list:
+        for path in response.mounts:
             folder, _, name = path.rpartition("/")
             if folder in _VISIBLE_FOLDERS and _is_name(name):
-                answer.visible[name] = None
-    return answer
+                response.visible[name] = None
+    return response
 
 
 def _device_ids(value: object, where: str, rejections: Rejections) -> tuple[str, ...] | None:
-    """By NUMA node since Kubernetes 1.20, a plain list before. None: neither."""
+    """An object by NUMA node since Kubernetes 1.20, a list before. None if it is neither."""
     if value is None:
         return ()
     if not isinstance(value, dict | list):

@@ -1,8 +1,8 @@
-"""Which device a device plugin means by an id.
+"""Resolves the device ids of device plugins to devices of this node.
 
-Plugins name devices each in their own way, and the kubelet passes the names on as they are. An id is resolved
-only where it can mean one device of this node and no other: a wrong answer would put one pod's use down to
-another. Where the name of the resource tells the vendor, only that vendor's devices are meant.
+Each plugin has its own form of ids, which the kubelet passes on unchanged. An id is resolved only if exactly
+one device matches: a wrong match would attribute one pod's use to another. If the name of the resource
+identifies the vendor, only that vendor's devices are considered.
 """
 
 import re
@@ -20,8 +20,8 @@ _NUMBERED_COPY = re.compile(r"(.+)-[0-9]{1,6}", re.ASCII)  # HAMi: <uuid>-3
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    device: str | None = None  # Device.id; None: not one of this node's devices, or it may be several
-    partition: str | None = None  # Partition.id; None: the whole device, or nothing tells which part
+    device: str | None = None  # Device.id; None: no device of this node, or several match
+    partition: str | None = None  # Partition.id; None: the whole device, or the partition is unknown
 
 
 UNRESOLVED = Resolved()
@@ -30,7 +30,7 @@ UNRESOLVED = Resolved()
 class PartitionIdentity(NamedTuple):
     id: str
     uuid: str | None
-    number: int | None  # Partition.index; tuples have an `index` of their own
+    number: int | None  # Partition.index; `index` is a method of tuples
     device_name: str | None
     gpu_instance_id: int | None
     compute_instance_id: int | None
@@ -49,8 +49,8 @@ class DeviceIdentity(NamedTuple):
 
 
 def identities(devices: Iterable[Device]) -> tuple[DeviceIdentity, ...]:
-    """All that an index is made of: while this is equal to an index's `identities`, so would be the index.
-    Kept instead of the devices, which hold a whole collection's readings."""
+    """The fields that a DeviceIndex uses. While they are equal to those of an index, the index is current.
+    Devices are not kept, because they refer to all readings of a collection."""
     return tuple(
         DeviceIdentity(
             *(device.vendor, device.id, device.uuid, device.pci_address, device.device_name),
@@ -68,7 +68,7 @@ def identities(devices: Iterable[Device]) -> tuple[DeviceIdentity, ...]:
 
 
 class DeviceIndex:
-    """The devices of a node by all that a plugin may call them. What two share finds neither."""
+    """The devices of a node by every name that a plugin may use. A name of two devices finds neither."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
         self.identities = identities(devices)
@@ -79,22 +79,22 @@ class DeviceIndex:
             self._name("pci", device.pci_address, device)
             self._name("file", device.device_name, device)
             self._name("index", device.number, device)
-            # The plugin counts as the driver's device files do; where only the runtime's count is known,
-            # the two are the same unless chips are hidden.
+            # Plugins use the numbers of the device files. If only the runtime's number is known, it is the
+            # same unless chips are hidden.
             self._name("chip", device.number if device.physical_id is None else device.physical_id, device)
             for part in device.partitions:
                 self._name("uuid", part.uuid and part.uuid.casefold(), device, part)
                 self._name("part", part.device_name, device, part)
 
     def by_uuid(self, uuid: str, vendor: Vendor | None = None) -> Resolved:
-        """Of a device, or of a partition that has one."""
+        """A device or a partition."""
         return _resolved(self._find("uuid", uuid.casefold(), vendor))
 
     def by_pci(self, address: str, vendor: Vendor | None = None) -> DeviceIdentity | None:
         return self._device("pci", pci_address(address), vendor)
 
     def by_file(self, name: str, vendor: Vendor, architecture: str | None = None) -> DeviceIdentity | None:
-        """By the name of its device file; a vendor's one device also where its reader tells no name."""
+        """By the name of its device file. A vendor's only device matches if its reader reports no name."""
         found = self._device("file", name, vendor, architecture)
         only = self.only(vendor)
         if found is None and only is not None and only.device_name is None:
@@ -102,7 +102,7 @@ class DeviceIndex:
         return found
 
     def by_part_name(self, name: str, vendor: Vendor) -> Resolved:
-        """By the name of a part's device; a vendor's one device also where its reader tells no such names."""
+        """By a partition's device name. A vendor's only device matches if its reader reports no names."""
         found = _resolved(self._find("part", name, vendor))
         only = self.only(vendor)
         if found.device is None and only is not None:
@@ -113,18 +113,18 @@ class DeviceIndex:
         return self._device("index", index, vendor)
 
     def by_chip(self, number: int, vendor: Vendor) -> DeviceIdentity | None:
-        """By the number that its device file has."""
+        """By the number of its device file."""
         return self._device("chip", number, vendor)
 
     def only(self, vendor: Vendor) -> DeviceIdentity | None:
-        """The vendor's one device, if it is one."""
+        """The vendor's device, if it has exactly one."""
         own = [device for device in self.identities if device.vendor is vendor]
         return own[0] if len(own) == 1 else None
 
     def instance(
         self, device: str | None, gpu_instance: int, compute_instance: int | None = None
     ) -> Resolved:
-        """A MIG instance of a device; the device alone where several are meant, or that one is not shown."""
+        """A MIG instance of a device; the device alone if several match or the instance is not listed."""
         parts = [
             part.id
             for candidate in self.identities
@@ -157,13 +157,13 @@ class DeviceIndex:
         return None if found is None else found[0]
 
 
-# What a vendor declares as `device_ids`. Arguments: the id without its replica, the resource if it is one of
-# the vendor's own (else None), and the devices of the node.
+# A vendor's `device_ids`. Arguments: the id without its replica suffix, the resource if it is one of the
+# vendor's own (otherwise None), and the devices of the node.
 DeviceIdForms = Callable[[str, str | None, DeviceIndex], Resolved]
 
 
 def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resolved:
-    """`resource` is the name under which the kubelet hands the id out: nvidia.com/gpu."""
+    """`resource` is the name of the id's resource, such as nvidia.com/gpu."""
     vendor = None if resource is None else vendor_of(resource)
     bare = device_id.partition(_REPLICA)[0]
     found = devices.by_uuid(bare, vendor)
@@ -183,7 +183,7 @@ def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resol
 
 
 def vendor_of(name: str) -> Vendor | None:
-    """Whose a resource (nvidia.com/gpu) or a driver of claims (gpu.nvidia.com) is, by its domain."""
+    """The vendor of a resource (nvidia.com/gpu) or of a claim driver (gpu.nvidia.com), by its domain."""
     domain = name.partition("/")[0].casefold()
     return _vendors_by_domain().get(".".join(domain.split(".")[-2:]))
 
@@ -198,7 +198,7 @@ def _vendors_by_domain() -> Mapping[str, Vendor]:
 
 
 def first_part(device: DeviceIdentity) -> Resolved:
-    """The device by its PCI address, or its first partition, whichever its vendor's plugin means by that."""
+    """What the vendor's plugin means by a PCI address: the device, or its first partition."""
     if not declarations()[device.vendor].first_partition_by_address or not device.partitions:
         return Resolved(device.id)
     return Resolved(device.id, next((part.id for part in device.partitions if part.number == 0), None))

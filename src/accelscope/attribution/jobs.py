@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from accelscope.attribution.options import SourceLog
+from accelscope.attribution.options import SourceStatus
 from accelscope.files import open_regular
 from accelscope.model import AttributionSourceState, Device
 from accelscope.vendors import declarations
@@ -22,7 +22,7 @@ Part = tuple[str, str | None]  # Device.id, and Partition.id if the job has only
 class JobMapping:
     def __init__(self, folder: Path | None, clock: Callable[[], float]) -> None:
         self._folder = folder
-        self._log = SourceLog("job-mapping", clock, detail=None if folder is None else str(folder))
+        self._status = SourceStatus("job-mapping", clock, detail=None if folder is None else str(folder))
 
     def by_part(self, devices: Sequence[Device]) -> Mapping[Part, tuple[str, ...]]:
         if self._folder is None:
@@ -31,19 +31,19 @@ class JobMapping:
         try:
             mapping, errors = read_job_mapping(self._folder, parts.keys())
         except OSError as error:
-            self._log.failed("unreadable", f"{self._folder} cannot be listed: {error.strerror}")
+            self._status.failed("unreadable", f"{self._folder} cannot be listed: {error.strerror}")
             return {}
         if errors:
-            self._log.failed("unreadable", errors[0])
+            self._status.failed("unreadable", errors[0])
         else:
-            self._log.succeeded()
+            self._status.succeeded()
         found: dict[Part, dict[str, None]] = {}
         for name, jobs in mapping.items():
             found.setdefault(parts[name], {}).update(dict.fromkeys(jobs))
         return {part: tuple(jobs) for part, jobs in found.items()}
 
     def state(self) -> AttributionSourceState | None:
-        return None if self._folder is None else self._log.state()
+        return None if self._folder is None else self._status.state()
 
 
 def _file_names(devices: Iterable[Device]) -> dict[str, Part]:

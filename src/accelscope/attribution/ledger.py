@@ -1,7 +1,7 @@
-"""What adds up over time: energy of pods and of idle devices, and since when a pod has done nothing.
+"""Totals over time: energy of pods and of idle devices, and the idle time of pods.
 
-Whenever a device tells what it used, that is added to the pods' energy and to its idle energy, by who used it
-since it last told. A counter may move more seldom than collections are made.
+When a device's energy counter increases, the difference is divided among the pods that used the device since
+the last increase; the rest is idle energy. A counter may change less often than collections are made.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,8 +11,8 @@ from math import inf
 from accelscope.attribution.usage import DeviceUse, UsageKey
 from accelscope.model import AbsenceReason, Device
 
-# Without a reading of power: beyond it nobody knows what happened. Without its counter, a device is believed
-# to have lost it.
+# After a longer gap between readings, power is not extrapolated. A device whose energy counter is missing for
+# longer is treated as one without a counter.
 _LONGEST_GAP_SECONDS = 600.0
 
 
@@ -20,40 +20,39 @@ _LONGEST_GAP_SECONDS = 600.0
 class _Account:
     energy_joules: float | None  # the device's counter when it was last read
     read_at: float | None
-    # By the clock that never jumps:
-    entered_at: float  # that reading
-    counted_at: float  # when there was a counter
-    seen_at: float  # the last collection that could read it
+    # By the monotonic clock:
+    entered_at: float  # of that reading
+    counted_at: float  # when the device last had a counter
+    seen_at: float  # the last collection that read it
     settled_at: float  # when its energy was last charged
     idle_joules: float = 0.0
-    fresh: bool = True  # it was read in the collection before
-    carrier: str | None = None  # the device at which the power of its board is counted, if that is another
+    fresh: bool = True  # the previous collection read it
+    carrier: str | None = None  # another device that reports the power of the whole board
     # Since its energy was last charged:
-    shares: dict[UsageKey, float] = field(default_factory=dict)  # of its use, on average over that time
-    power_joules: float = 0.0  # what its power comes to
+    shares: dict[UsageKey, float] = field(default_factory=dict)  # average fraction of use
+    power_joules: float = 0.0  # power multiplied by time
 
 
 @dataclass(frozen=True, slots=True)
-class KeptIdle:
-    """How long a container had been idle when the agent started, from before its restart."""
+class StoredIdleTime:
+    """How long a container was idle when the agent restarted."""
 
     pod_uid: str | None
     seconds: float
 
 
 class Ledger:
-    def __init__(self, kept: Mapping[UsageKey, KeptIdle] | None = None) -> None:
-        self._kept = dict(kept or {})  # not yet seen again
+    def __init__(self, stored: Mapping[UsageKey, StoredIdleTime] | None = None) -> None:
+        self._stored = dict(stored or {})  # not used yet
         self._began_at = inf  # the first collection
         self._accounts: dict[str, _Account] = {}
         self._energy: dict[UsageKey, float] = {}
         self._active_at: dict[UsageKey, float] = {}
-        self._uids: dict[UsageKey, str] = {}  # whose these figures are: a name may go to another pod
+        self._uids: dict[UsageKey, str] = {}  # of the pods: another pod may get the same name
 
     def enter(self, uses: Mapping[str, DeviceUse], pods: Collection[tuple[str, str]], now: float) -> None:
-        """Take one collection into account. `pods` (namespace, name) exist on this node, `now` is of a clock
-        that never jumps."""
-        self._forget_kept(now)
+        """Add one collection. `pods` are the namespaces and names of this node's pods, `now` is monotonic."""
+        self._expire_stored(now)
         shown = {key for use in uses.values() for key in use.keys}
         self._forget_replaced(uses)
         self._energy = {
@@ -61,36 +60,36 @@ class Ledger:
             for key, joules in self._energy.items()
             if key in shown or (key.namespace, key.pod) in pods
         }
-        held = {key for use in uses.values() for key in use.holders}
+        held = {key for use in uses.values() for key in use.allocations}
         self._active_at = {key: at for key, at in self._active_at.items() if key in held}
         self._accounts = {device: self._accounts[device] for device in uses if device in self._accounts}
-        for account in self._accounts.values():  # what is due from a pod that is gone becomes idle energy
+        for account in self._accounts.values():  # the share of a removed pod becomes idle energy
             account.shares = {key: share for key, share in account.shares.items() if key in self._energy}
         self._enter_energy(uses, now)
         for use in uses.values():
-            for key in use.holders:
+            for key in use.allocations:
                 is_active = _is_active(use, key)
                 if is_active or key not in self._active_at:
                     self._active_at[key] = now
-                if key in self._kept:
-                    self._take_up_kept(key, use.uids.get(key), is_active=bool(is_active))
+                if key in self._stored:
+                    self._use_stored(key, use.uids.get(key), is_active=bool(is_active))
 
-    def _take_up_kept(self, key: UsageKey, uid: str | None, *, is_active: bool) -> None:
-        """Go on counting where the agent before left off, unless the pod worked since or is another one."""
-        kept = self._kept[key]
-        if uid is None and kept.pod_uid is not None and not is_active:
-            return  # the source of pods has not told yet which pod it is
-        del self._kept[key]
-        if kept.pod_uid == uid and not is_active:
-            self._active_at[key] = min(self._active_at[key], self._began_at - kept.seconds)
+    def _use_stored(self, key: UsageKey, uid: str | None, *, is_active: bool) -> None:
+        """Continue a stored idle time, unless the container is active or the pod is another one."""
+        stored = self._stored[key]
+        if uid is None and stored.pod_uid is not None and not is_active:
+            return  # the pod's uid is not known yet
+        del self._stored[key]
+        if stored.pod_uid == uid and not is_active:
+            self._active_at[key] = min(self._active_at[key], self._began_at - stored.seconds)
 
-    def _forget_kept(self, now: float) -> None:
+    def _expire_stored(self, now: float) -> None:
         self._began_at = min(self._began_at, now)
         if now - self._began_at > _LONGEST_GAP_SECONDS:
-            self._kept.clear()
+            self._stored.clear()
 
     def _forget_replaced(self, uses: Mapping[str, DeviceUse]) -> None:
-        """A pod that took the name of another (of a StatefulSet, say) begins anew."""
+        """A new pod with the name of an earlier one (as in a StatefulSet) starts at zero."""
         for use in uses.values():
             for key, uid in use.uids.items():
                 if self._uids.get(key, uid) != uid:
@@ -110,7 +109,7 @@ class Ledger:
         return None if account is None else account.idle_joules
 
     def idle_seconds(self, use: DeviceUse, key: UsageKey, now: float) -> float | None:
-        """Since it was last seen at work, or since it was first seen. None: nobody can tell."""
+        """Since the container was last active or first seen; None if its activity is unknown."""
         active_at = self._active_at.get(key)
         if active_at is None or _is_active(use, key) is None:
             return None
@@ -123,17 +122,17 @@ class Ledger:
             self._charge(device, self._accounts[device.id], now)
 
     def _enter_use(self, use: DeviceUse, devices: Iterable[Device], now: float) -> bool:
-        """Whether there is something to charge."""
+        """Returns whether the device's energy can be charged now."""
         device = use.device
-        shares = shares_of_use(use)
+        shares = use_fractions(use)
         carrier = _carrier(device, devices)
-        tells = _tells_of_energy(device) or carrier is not None
-        if shares is not None and (device.id in self._accounts or tells):
+        has_energy = _reports_energy(device) or carrier is not None
+        if shares is not None and (device.id in self._accounts or has_energy):
             for key in use.keys:
                 self._energy.setdefault(key, 0.0)
         account = self._accounts.get(device.id)
         if account is None:
-            if tells:
+            if has_energy:
                 self._accounts[device.id] = _Account(
                     device.energy_joules,
                     device.read_at,
@@ -147,10 +146,10 @@ class Ledger:
         if device.stale:
             account.fresh = False
             return False
-        # One that cannot be read just now is still the one, and tells of this time when it is back.
-        if carrier is not None or _tells_of_energy(device) or account.carrier not in self._accounts:
+        # A carrier that cannot be read now is kept: its counter will include this time.
+        if carrier is not None or _reports_energy(device) or account.carrier not in self._accounts:
             account.carrier = carrier
-        # Who used it while it could not be read is not known.
+        # The users during a time without readings are unknown.
         _average(account, (shares or {}) if account.fresh else {}, now)
         return True
 
@@ -171,7 +170,7 @@ class Ledger:
         account.seen_at, account.fresh = now, True
 
     def _settle(self, account: _Account, added: float, now: float) -> None:
-        """Charge what the device used since this was last done."""
+        """Divide the energy among the pods; the rest is idle energy."""
         charged = 0.0
         for key, share in account.shares.items():
             self._energy[key] += added * share
@@ -180,23 +179,23 @@ class Ledger:
         account.shares, account.power_joules, account.settled_at = {}, 0.0, now
 
 
-def _tells_of_energy(device: Device) -> bool:
+def _reports_energy(device: Device) -> bool:
     return not device.stale and (device.energy_joules is not None or device.power_watts is not None)
 
 
 def _carrier(device: Device, devices: Iterable[Device]) -> str | None:
-    """Of dies that share a module or a board, one shows the power of all. Its id, for the others."""
+    """Of several dies on one board, one reports the power of all. For the others, this is its id."""
     is_shared = any(
         absence.reason is AbsenceReason.SHARED and absence.field in ("power_watts", "energy_joules")
         for absence in device.absent
     )
-    if not is_shared or _tells_of_energy(device):
+    if not is_shared or _reports_energy(device):
         return None
-    told = [other.id for other in devices if _tells_of_energy(other) and _share_a_board(device, other)]
-    return told[0] if len(told) == 1 else None
+    carriers = [other.id for other in devices if _reports_energy(other) and _is_same_board(device, other)]
+    return carriers[0] if len(carriers) == 1 else None
 
 
-def _share_a_board(one: Device, other: Device) -> bool:
+def _is_same_board(one: Device, other: Device) -> bool:
     if one.vendor is not other.vendor:
         return False
     if one.board_id is not None and other.board_id is not None:
@@ -205,8 +204,7 @@ def _share_a_board(one: Device, other: Device) -> bool:
 
 
 def _average(account: _Account, shares: Mapping[UsageKey, float], now: float) -> None:
-    """Let the shares that are kept be the average with these, which are of the time since the collection
-    before."""
+    """Update the average shares with those of the time since the previous collection."""
     seconds = now - account.settled_at
     latest = (now - account.seen_at) / seconds if seconds else 1.0
     for key in {**account.shares, **shares}:
@@ -215,20 +213,20 @@ def _average(account: _Account, shares: Mapping[UsageKey, float], now: float) ->
 
 
 def _added(device: Device, account: _Account, now: float) -> float | None:
-    """Joules since it last told: by the device's own counter; where it has none, or lost it, its power over
-    the time between the readings. None: it does not tell now."""
+    """Joules since the last charge: from the device's counter, or without one from its power and the time
+    between readings. None if there is nothing to charge now."""
     if account.energy_joules is None:
         return account.power_joules if device.read_at != account.read_at else None
     if device.energy_joules is None:
-        # It is silent just now, and tells of this time when it is back, if it ever is.
+        # The counter is missing. It includes this time if it returns.
         if device.power_watts is None or now - account.counted_at <= _LONGEST_GAP_SECONDS:
             return None
         account.energy_joules = None
         return account.power_joules
     added = device.energy_joules - account.energy_joules
     if added < 0:
-        return device.energy_joules  # the driver was loaded anew and counts from 0
-    return added if added else None  # it has not moved yet
+        return device.energy_joules  # the driver was reloaded and counts from 0
+    return added if added else None  # the counter has not changed yet
 
 
 def _by_power(device: Device, account: _Account, now: float) -> float:
@@ -238,49 +236,49 @@ def _by_power(device: Device, account: _Account, now: float) -> float:
     return device.power_watts * seconds if account.fresh or seconds <= _LONGEST_GAP_SECONDS else 0.0
 
 
-def shares_of_use(use: DeviceUse) -> dict[UsageKey, float] | None:
-    """By how much each container uses the device, 0-1 and together at most 1; None: nobody can tell, as of a
-    GPU that is cut into MIG instances.
+def use_fractions(use: DeviceUse) -> dict[UsageKey, float] | None:
+    """The fraction of the device that each container uses, at most 1 in total; None if it is unknown, as for
+    a GPU with MIG instances.
 
-    Where no process shows who is at work, all of the device's use is that of the one who holds it. Else by
-    the processes' own utilisation where the driver measures it; else the device's, split by the memory that
-    its processes hold.
+    If no process is listed, the container to which the device is allocated has all of the device's
+    utilisation. Otherwise the processes' own utilisation counts. If the driver does not measure it, the
+    device's utilisation is divided by the memory of the processes.
     """
-    everybody = [*use.pods.values(), *use.others.values()]
+    users = [*use.pods.values(), *use.others.values()]
     busy = None if use.device.utilization_ratio is None else min(1.0, use.device.utilization_ratio)
     if use.hidden_user is not None:
         return None if busy is None else {use.hidden_user: busy}
-    if any(measured.utilization is not None for measured in everybody):
-        total = sum(measured.utilization or 0.0 for measured in everybody)
+    if any(measured.utilization is not None for measured in users):
+        total = sum(measured.utilization or 0.0 for measured in users)
         scale = 1.0 / max(1.0, total)
         return {key: scale * (measured.utilization or 0.0) for key, measured in use.pods.items()}
-    if not everybody:
+    if not users:
         return {}
     if busy is None:
         return None
-    known = all(measured.memory_bytes is not None for measured in everybody)
+    known = all(measured.memory_bytes is not None for measured in users)
     weights = {
         key: float(measured.memory_bytes or 0) if known else float(measured.processes)
         for key, measured in use.pods.items()
     }
     total = sum(
-        float(measured.memory_bytes or 0) if known else float(measured.processes) for measured in everybody
+        float(measured.memory_bytes or 0) if known else float(measured.processes) for measured in users
     )
     return {key: busy * weight / total for key, weight in weights.items()} if total else {}
 
 
 def _is_active(use: DeviceUse, key: UsageKey) -> bool | None:
-    """Whether the container does anything with what it holds; None: nobody can tell."""
-    seen = use.measured(key)
-    told = [did for measured in seen if (did := measured.did_something) is not None]
-    if told:
-        return any(told)
+    """Whether the container uses the devices allocated to it; None if that is unknown."""
+    sums = use.measured(key)
+    known = [active for each in sums if (active := each.is_active) is not None]
+    if known:
+        return any(known)
     busy = use.device.utilization_ratio
-    if seen and use.tells_of_processes:
-        return False  # the driver has samples of those that ran, and of this one it has none
-    if seen or use.hidden_user == key:
+    if sums and use.measures_processes:
+        return False  # the driver has samples of active processes, and none of this container
+    if sums or use.hidden_user == key:
         return None if busy is None else busy > 0
-    # No process of it is seen: it may be one that nobody could name, or of a driver that shows none.
+    # No process of the container is listed: its owner may be unknown, or the driver lists no processes.
     may_be_hidden = use.has_unknown_users or not (use.pods or use.others)
     if may_be_hidden and busy != 0:
         return None

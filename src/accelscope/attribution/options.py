@@ -1,4 +1,4 @@
-"""What attribution is told by the settings."""
+"""The options of attribution, and the status of its sources."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -9,9 +9,11 @@ from pathlib import Path
 from accelscope.kube.endpoint import Endpoint
 from accelscope.model import AttributionSourceState, counted
 
+log = logging.getLogger(__name__)
+
 
 class PodSource(StrEnum):
-    AUTO = "auto"  # the API server where the agent runs in a pod or is told its address, else none
+    AUTO = "auto"  # the API server if the agent runs in a pod or its URL is set, otherwise off
     API_SERVER = "api-server"
     KUBELET = "kubelet"
     OFF = "off"
@@ -35,14 +37,9 @@ class AttributionOptions:
     job_mapping_folder: Path | None = None
 
 
-# --- status ------------------------------------------------------------
-# How a source of attribution is doing: counted, and logged once per change of state.
+class SourceStatus:
+    """State and error counts of a source. Changes of the state are logged once."""
 
-
-log = logging.getLogger(__name__)
-
-
-class SourceLog:
     def __init__(self, source: str, clock: Callable[[], float], detail: str | None = None) -> None:
         self.source = source
         self.detail = detail
@@ -53,22 +50,22 @@ class SourceLog:
         self._errors: dict[str, int] = {}
 
     @property
-    def asked(self) -> bool:
+    def was_used(self) -> bool:
         return self._last_success is not None or bool(self._errors)
 
     @property
     def up(self) -> bool:
         return self._reason is None
 
-    def succeeded(self) -> "SourceLog":
+    def succeeded(self) -> "SourceStatus":
         if self._reason is not None and self._errors:
-            log.info("attribution source %s is well again", self.source)
+            log.info("attribution source %s works again", self.source)
         self._reason = None
         self._last_success = self._clock()
         return self
 
     def failed(self, reason: str, error: str, *, expected: bool = False) -> None:
-        """`expected`: nothing to trouble anybody with, such as no kubelet on a machine without Kubernetes."""
+        """`expected`: logged at level debug only, such as no kubelet on a machine without Kubernetes."""
         if (reason, error) != (self._reason, self._error):
             log.log(
                 logging.DEBUG if expected else logging.WARNING,

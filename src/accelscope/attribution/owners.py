@@ -1,9 +1,9 @@
-"""From the place of a process to its owner: the pod by name, or who else."""
+"""Finds the owner of a process from its location: a pod, or a Slurm job, container, systemd unit or user."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from accelscope.attribution.cgroup import Place
+from accelscope.attribution.cgroup import ProcessLocation
 from accelscope.attribution.processes import HostProcess
 from accelscope.kube.objects import KubePod
 from accelscope.model import Owner, OwnerKind, UnattributedReason
@@ -13,10 +13,10 @@ GONE = Owner(kind=OwnerKind.UNKNOWN, reason=UnattributedReason.PROCESS_GONE)
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """The pods of this node at one instant, by all that a process or the kubelet names them by."""
+    """The pods of this node at one instant, indexed by every name that a process or the kubelet uses."""
 
-    asked: bool = False  # there is a source of pods
-    up: bool = False  # and what it told is current
+    has_source: bool = False
+    up: bool = False  # the source is up: the table is current
     by_uid: Mapping[str, KubePod] = field(default_factory=dict)  # also by the hash of a static pod's file
     by_container: Mapping[str, KubePod] = field(default_factory=dict)
     by_name: Mapping[tuple[str, str], KubePod] = field(default_factory=dict)  # namespace, name
@@ -43,66 +43,66 @@ def owner_of(host: HostProcess | None, pods: PodTable) -> Owner:
         return GONE
     if host.problem is not None:
         return Owner(kind=OwnerKind.UNKNOWN, reason=host.problem)
-    place = host.place
-    pod = _pod(place, pods)
+    location = host.location
+    pod = _pod(location, pods)
     if pod is not None:
         return Owner(
             kind=OwnerKind.POD,
             namespace=pod.namespace,
             pod=pod.name,
-            container=_container(place, pod),
+            container=_container(location, pod),
             pod_uid=pod.uid,
-            container_id=place.container_id,
+            container_id=location.container_id,
         )
-    if place.pod_uid is not None:
-        reason = UnattributedReason.POD_UNKNOWN if pods.asked else UnattributedReason.NO_POD_SOURCE
+    if location.pod_uid is not None:
+        reason = UnattributedReason.POD_UNKNOWN if pods.has_source else UnattributedReason.NO_POD_SOURCE
         return Owner(
             kind=OwnerKind.POD,
-            name=place.pod_uid,
-            container=place.container_name,
-            pod_uid=place.pod_uid,
-            container_id=place.container_id,
+            name=location.pod_uid,
+            container=location.container_name,
+            pod_uid=location.pod_uid,
+            container_id=location.container_id,
             reason=reason,
         )
-    kind, name = _beside_kubernetes(place, host.user)
+    kind, name = _owner_outside_kubernetes(location, host.user)
     return Owner(
-        kind=kind, name=name, container_id=place.container_id, reason=UnattributedReason.NOT_IN_A_POD
+        kind=kind, name=name, container_id=location.container_id, reason=UnattributedReason.NOT_IN_A_POD
     )
 
 
-def _pod(place: Place, pods: PodTable) -> KubePod | None:
-    if place.pod_uid is not None:
-        return pods.by_uid.get(place.pod_uid)
-    if place.container_id is not None:
-        return pods.by_container.get(place.container_id)
+def _pod(location: ProcessLocation, pods: PodTable) -> KubePod | None:
+    if location.pod_uid is not None:
+        return pods.by_uid.get(location.pod_uid)
+    if location.container_id is not None:
+        return pods.by_container.get(location.container_id)
     return None
 
 
-def _container(place: Place, pod: KubePod) -> str | None:
-    """By its id, or that of the container of the pod that it runs in (docker in docker); the name that the
-    mounts tell where there is no id. A pod with a single container needs neither: the kubelet may not have
-    published the id yet."""
+def _container(location: ProcessLocation, pod: KubePod) -> str | None:
+    """By its id, or by the id of the pod's container in which it runs (docker in docker); without an id, by
+    the name in the mounts. A pod with one container needs neither, because the kubelet may not have published
+    the id yet."""
     for container in pod.containers:
-        if container.id is not None and container.id in (place.container_id, *place.outer_ids):
+        if container.id is not None and container.id in (location.container_id, *location.outer_ids):
             return container.name
-    if place.container_name is not None:
-        return place.container_name
+    if location.container_name is not None:
+        return location.container_name
     return pod.containers[0].name if len(pod.containers) == 1 else None
 
 
-def _beside_kubernetes(place: Place, user: str) -> tuple[OwnerKind, str]:
-    if place.slurm_job is not None:
-        return OwnerKind.SLURM_JOB, place.slurm_job
-    if place.container_id is not None:
-        return OwnerKind.CONTAINER, place.container_id
-    if place.unit is not None:
-        return OwnerKind.SYSTEMD_UNIT, place.unit
+def _owner_outside_kubernetes(location: ProcessLocation, user: str) -> tuple[OwnerKind, str]:
+    if location.slurm_job is not None:
+        return OwnerKind.SLURM_JOB, location.slurm_job
+    if location.container_id is not None:
+        return OwnerKind.CONTAINER, location.container_id
+    if location.unit is not None:
+        return OwnerKind.SYSTEMD_UNIT, location.unit
     return OwnerKind.USER, user
 
 
-class OwnerBook:
-    """Owners of processes that are known, kept until the processes or the pods change. Processes of one place
-    have one Owner: a node has thousands of processes, and few places."""
+class OwnerCache:
+    """Owners by pid, until the processes or the pods change. Processes with the same location share an Owner:
+    a node has thousands of processes, but few locations."""
 
     def __init__(self) -> None:
         self._pods = NO_PODS
@@ -113,13 +113,13 @@ class OwnerBook:
         """By pid."""
         if hosts is self._hosts and pods is self._pods:
             return self._owners
-        by_place: dict[tuple[Place, str, UnattributedReason | None], Owner] = {}
+        by_location: dict[tuple[ProcessLocation, str, UnattributedReason | None], Owner] = {}
         owners: dict[int, Owner] = {}
         for pid, host in hosts.items():
-            place = host.place, host.user, host.problem
-            owner = by_place.get(place)
+            location = host.location, host.user, host.problem
+            owner = by_location.get(location)
             if owner is None:
-                owner = by_place[place] = owner_of(host, pods)
+                owner = by_location[location] = owner_of(host, pods)
             owners[pid] = owner
         self._hosts, self._pods, self._owners = hosts, pods, owners
         return owners

@@ -1,10 +1,10 @@
-"""What `/proc` tells of a process: its program's name, its user, the cgroup that it lives in, and what it
-takes of the node. Never its arguments: they hold secrets.
+"""Name, user, cgroup, CPU and memory of processes, from `/proc`. Command lines are not read, because they may
+contain secrets.
 
-Known processes are remembered by pid and start time, so that they cost one look per collection, and a pid
-that was given to another process is never taken for the old one. That look reads the process's `stat`, which
-also has its CPU and memory. Where processes are very many, most are only asked whether they are still the
-same, which costs a fifth of that, and they are measured in turn.
+Known processes are cached by pid and start time, so a reused pid is not mistaken for the earlier process. A
+cached process costs one read of its `stat` per collection, which also has its CPU and memory. If there are
+very many, each collection measures only some of them, in turn. For the others a `stat` call on their folder
+checks that they are still the same, which costs a fifth.
 """
 
 import errno
@@ -17,47 +17,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from accelscope.attribution.cgroup import Place, place_in_mounts, place_of
+from accelscope.attribution.cgroup import ProcessLocation, location_from_cgroup, location_from_mountinfo
 from accelscope.model import HostUse, UnattributedReason
 
-# --- host use ------------------------------------------------------------
-# What a process takes of the node itself: CPU, memory and since when, from the line of `/proc/<pid>/stat`.
-#
-# CPU is counted in ticks of a hundredth of a second, so that it is measured between two looks that are not
-# too close together. The line of a thread tells of its whole process, but for the start.
-
-
-_TICKS = os.sysconf("SC_CLK_TCK")  # in a second
+_TICKS = os.sysconf("SC_CLK_TCK")  # per second
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Fields 14, 15, 22 and 24 of proc_pid_stat(5), counted after the program's name in brackets.
+# Fields 14, 15, 22 and 24 of proc_pid_stat(5), counted after the program's name in parentheses.
 _USER_TIME, _SYSTEM_TIME, _START_TIME, _RESIDENT = 11, 12, 19, 21
-_MOST = 1 << 63  # of what the kernel counts with
-_LEAST_SECONDS = 0.25  # between two looks: a tick is 4 % of a CPU then
-_CLOCK_WAS_SET_SECONDS = 1.0
+_MOST = 1 << 63  # limit of the kernel's counters
+_LEAST_SECONDS = 0.25  # between two measurements: then a tick is 4 % of a CPU
+_CLOCK_SET_SECONDS = 1.0  # a larger difference means that the clock was set
 _BOOT_TIME = re.compile(r"^btime (\d{1,18})$", re.MULTILINE)
 
 
 class ProcStat(NamedTuple):
     start_ticks: int  # since boot
-    cpu_ticks: int  # of all its threads, in programs and in the kernel; not of its children
+    cpu_ticks: int  # user and system time of all its threads, without its children
     resident_pages: int
 
 
 def proc_stat(line: bytes) -> ProcStat:
-    """Raises ValueError for what is no such line."""
-    after_name = line.rpartition(b")")[2].split(None, _RESIDENT + 1)  # a name may hold blanks and brackets
+    """Parses `/proc/<pid>/stat`. Raises ValueError."""
+    after_name = line.rpartition(b")")[2].split(None, _RESIDENT + 1)  # the name may contain parentheses
     try:
         start, resident = int(after_name[_START_TIME]), int(after_name[_RESIDENT])
         user, system = int(after_name[_USER_TIME]), int(after_name[_SYSTEM_TIME])
     except IndexError:
         raise ValueError("stat with too few fields") from None
     if min(start, resident, user, system) < 0 or max(start, resident, user, system) >= _MOST:
-        raise ValueError("stat with a number that cannot be")
+        raise ValueError("stat with an invalid number")
     return ProcStat(start, user + system, resident)
 
 
 def boot_time(stat: str) -> int | None:
-    """Seconds since the epoch, from the node's own `/proc/stat`."""
+    """Seconds since the epoch, from the text of `/proc/stat`."""
     found = _BOOT_TIME.search(stat)
     return None if found is None else int(found[1])
 
@@ -68,21 +61,21 @@ def started_at(stat: ProcStat, booted: int) -> float:
 
 
 class BootClock:
-    """When the node was booted by its clock of today. Read again only when that clock was set: on a large
-    machine the file is long, and takes the kernel a while to make up."""
+    """The node's boot time. Read again only when the clock was set: on a large machine `/proc/stat` is long
+    and slow to generate."""
 
     def __init__(self, proc: Path, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._file = proc / "stat"
         self._clock = clock
         self._monotonic = monotonic
-        self._ahead = 0.0  # of the clock to the monotonic one, when the file was read
+        self._offset = 0.0  # between both clocks when the file was read
         self._booted: int | None = None
 
     def booted(self) -> int | None:
-        """Seconds since the epoch; None: the node does not tell."""
-        ahead = self._clock() - self._monotonic()
-        if self._booted is None or abs(ahead - self._ahead) >= _CLOCK_WAS_SET_SECONDS:
-            self._ahead = ahead
+        """Seconds since the epoch; None if it cannot be read."""
+        offset = self._clock() - self._monotonic()
+        if self._booted is None or abs(offset - self._offset) >= _CLOCK_SET_SECONDS:
+            self._offset = offset
             try:
                 self._booted = boot_time(self._file.read_text(errors="replace"))
             except OSError:
@@ -92,7 +85,7 @@ class BootClock:
 
 @dataclass(slots=True)
 class Meter:
-    """Of one process, from when it was first seen."""
+    """Measures one process between reads of its `stat`."""
 
     cpu_ticks: int
     at: float  # monotonic seconds
@@ -103,7 +96,7 @@ class Meter:
         return cls(stat.cpu_ticks, at, _use(None, stat, booted))
 
     def read(self, stat: ProcStat, at: float, booted: int | None) -> None:
-        """At a later look at the same process."""
+        """Update with a later read of the same process."""
         ratio, elapsed = self.use.cpu_ratio, at - self.at
         if elapsed >= _LEAST_SECONDS:
             used = stat.cpu_ticks - self.cpu_ticks
@@ -117,18 +110,17 @@ def _use(cpu_ratio: float | None, stat: ProcStat, booted: int | None) -> HostUse
     return HostUse(cpu_ratio, stat.resident_pages * _PAGE_BYTES, started)
 
 
-MOST_MEASURED = 250  # known processes in one collection
+MOST_MEASURED = 250  # cached processes per collection
 
 _FILE_BYTES = 4096
 _CGROUP_BYTES = 64 << 10
 _MOUNTS_BYTES = 1 << 20
-# What was not found is looked for again after this time: a process may be moved to another cgroup after its
-# start, and a pid that /proc does not have now may be given to a process soon.
+# Retry times: a process may be moved to another cgroup after its start, and a missing pid may be used again.
 _GONE_SECONDS = 2.0
 _NOT_IN_A_POD_SECONDS = 60.0
 
-_NOWHERE = Place()
-_Signature = tuple[int, int]  # of a process's folder: inode, and when it last changed
+_NOWHERE = ProcessLocation()
+_Signature = tuple[int, int]  # of a process's folder: inode and change time
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
@@ -138,22 +130,22 @@ class HostProcess:
     start_ticks: int
     name: str
     user: str
-    place: Place
-    problem: UnattributedReason | None = None  # why the place is not known
+    location: ProcessLocation
+    problem: UnattributedReason | None = None  # why the location is unknown
 
 
 @dataclass(slots=True)
-class _Known:
-    """`host` is None where /proc did not have it."""
+class _CachedProcess:
+    """`host` is None if the process was not in /proc."""
 
     host: HostProcess | None
-    until: float  # looked at again then
+    until: float  # read again then
     meter: Meter | None = None
     signature: _Signature | None = None
     folder: str = ""  # its name in /proc
 
 
-_NEW = _Known(None, float("-inf"))
+_NEW = _CachedProcess(None, float("-inf"))
 
 
 class ProcessTable:
@@ -170,18 +162,18 @@ class ProcessTable:
         self._boot_clock = BootClock(proc, clock, monotonic)
         self._booted: int | None = None
         self._turn = 0
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _CachedProcess] = {}
         self._hosts: dict[int, HostProcess] = {}
         self._users: dict[int, str] = {}
         self._users_read_from: tuple[int, int] | None = None
-        self.obstacle: str | None = None  # why the last look-up saw less than there is
+        self.obstacle: str | None = None  # why the last look-up is incomplete
 
     def look_up(self, pids: Iterable[int]) -> Mapping[int, HostProcess]:
-        """Those that `/proc` has; the same object until one of them changes. Others are forgotten."""
+        """The processes that are in `/proc`; the same object until one changes. Other pids are forgotten."""
         self._read_users()
         self.obstacle = None
         now = self._monotonic()
-        known: dict[int, _Known] = {}
+        known: dict[int, _CachedProcess] = {}
         earlier, stat = self._known, os.stat
         turn, turns = self._next_turn()
         with self._opened() as proc:
@@ -191,7 +183,7 @@ class ProcessTable:
                 entry = earlier.get(pid, _NEW)
                 if now < entry.until and entry.host is not None:
                     if (pid + turn) % turns == 0:
-                        if self._measured(proc, entry):
+                        if self._measure(proc, entry):
                             known[pid] = entry
                         else:
                             known[pid] = self._look_up(proc, pid, entry, now)
@@ -202,7 +194,7 @@ class ProcessTable:
                         known[pid] = self._missing(now)
                         continue
                     if entry.signature == (status.st_ino, status.st_ctime_ns):
-                        known[pid] = entry  # the way of most where they are many: the less is done the better
+                        known[pid] = entry  # most processes of a busy node take this path: keep it short
                         continue
                 known[pid] = self._look_up(proc, pid, entry, now)
         if known != self._known:
@@ -214,19 +206,19 @@ class ProcessTable:
 
     @property
     def uses(self) -> dict[int, HostUse]:
-        """Of those that the last look-up told, by pid: of each as it was last measured."""
+        """The last measurements of the processes of the last look-up, by pid."""
         return {pid: entry.meter.use for pid, entry in self._known.items() if entry.meter is not None}
 
     def _next_turn(self) -> tuple[int, int]:
-        """Which of how many it is; of one when all must be read, since the clock was set."""
+        """The current turn and the number of turns: 1 if the clock was set, so that all are read."""
         self._turn += 1
         booted = self._boot_clock.booted()
         turns = -(-len(self._known) // MOST_MEASURED) if booted == self._booted else 1
         self._booted = booted
         return self._turn, max(1, turns)
 
-    def _measured(self, proc: int, known: _Known) -> bool:
-        """False: it is not there, or is another one."""
+    def _measure(self, proc: int, known: _CachedProcess) -> bool:
+        """Returns False if the process is gone or another one has its pid."""
         try:
             stat = _stat(proc, f"{known.folder}/stat")
         except OSError as error:
@@ -240,8 +232,8 @@ class ProcessTable:
         meter.read(stat, self._monotonic(), self._booted)
         return True
 
-    def _look_up(self, proc: int, pid: int, known: _Known, now: float) -> _Known:
-        """Of one that is new, or perhaps another than before."""
+    def _look_up(self, proc: int, pid: int, known: _CachedProcess, now: float) -> _CachedProcess:
+        """Read a process that is new or may have been replaced."""
         current = now < known.until
         if current and known.host is None:
             return known
@@ -258,12 +250,12 @@ class ProcessTable:
         host, stat = read
         meter = self._meter(known, stat)
         if host is known.host:
-            return _Known(host, known.until, meter, signature, folder)
-        until = now + _NOT_IN_A_POD_SECONDS if host.place.pod_uid is None else float("inf")
-        return _Known(host, until, meter, signature, folder)
+            return _CachedProcess(host, known.until, meter, signature, folder)
+        until = now + _NOT_IN_A_POD_SECONDS if host.location.pod_uid is None else float("inf")
+        return _CachedProcess(host, until, meter, signature, folder)
 
-    def _meter(self, known: _Known, stat: ProcStat) -> Meter:
-        """Goes on as long as it is the same process."""
+    def _meter(self, known: _CachedProcess, stat: ProcStat) -> Meter:
+        """The meter of the same process, or a new one."""
         at = self._monotonic()
         if known.host is None or known.meter is None or known.host.start_ticks != stat.start_ticks:
             return Meter.started(stat, at, self._booted)
@@ -271,8 +263,8 @@ class ProcessTable:
         return known.meter
 
     def _read(self, proc: int, pid: int, known: HostProcess | None) -> tuple[HostProcess, ProcStat] | None:
-        """All files through one descriptor of the folder: it stays that of this very process, even if the pid
-        is given to another one meanwhile."""
+        """Reads all files through one descriptor of the folder, which stays that of this process even if the
+        pid is reused."""
         try:
             folder = os.open(f"{pid}", _FOLDER, dir_fd=proc)
         except OSError as error:
@@ -283,19 +275,19 @@ class ProcessTable:
             if known is not None and known.start_ticks == stat.start_ticks:
                 return known, stat
             name, uid = _name_and_uid(_text(folder, "status", _FILE_BYTES))
-            place, problem = _place(folder)
-        except OSError as error:  # it may end between two reads: that is no error
+            location, problem = _location(folder)
+        except OSError as error:  # the process may end between two reads
             self._note(error)
             return None
         except ValueError:
             return None
         finally:
             os.close(folder)
-        return HostProcess(stat.start_ticks, name, self._users.get(uid, str(uid)), place, problem), stat
+        return HostProcess(stat.start_ticks, name, self._users.get(uid, str(uid)), location, problem), stat
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """-1, in which nothing is found, where it cannot be opened."""
+        """A descriptor of /proc; -1 if it cannot be opened, in which nothing is found."""
         try:
             descriptor = os.open(self._proc, _FOLDER)
         except OSError as error:
@@ -307,17 +299,17 @@ class ProcessTable:
         finally:
             os.close(descriptor)
 
-    def _missing(self, now: float) -> _Known:
-        """Not looked for again at once, unless it could not be looked for."""
-        return _Known(None, now + _GONE_SECONDS) if self.obstacle is None else _NEW
+    def _missing(self, now: float) -> _CachedProcess:
+        """Retried after a while, or at once if there was an obstacle."""
+        return _CachedProcess(None, now + _GONE_SECONDS) if self.obstacle is None else _NEW
 
     def _note(self, error: OSError) -> None:
-        """A process that cannot be looked at for want of a descriptor has not ended."""
+        """Without file descriptors or memory, a process that cannot be read has not ended."""
         if error.errno in _EXHAUSTED:
             self.obstacle = os.strerror(error.errno)
 
     def _read_users(self) -> None:
-        """Names by uid, from the node's own list of users; read again when it changes."""
+        """User names by uid; read again when the file changes."""
         try:
             status = self._passwd.stat()
             version = (status.st_ino, status.st_mtime_ns)
@@ -334,11 +326,11 @@ class ProcessTable:
                 users.setdefault(int(cells[2]), cells[0])
         self._users, self._users_read_from = users, version
         for known in self._known.values():
-            known.until = float("-inf")  # all are read anew, and measured on
+            known.until = float("-inf")  # all are read again; their meters stay
 
 
 def _stat(folder: int, file: str) -> ProcStat:
-    """Read at once: the kernel gives the whole line, and to ask for more costs as much again."""
+    """One read is enough: the kernel returns the whole line, and a second read would double the cost."""
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
         return proc_stat(os.read(descriptor, _FILE_BYTES))
@@ -350,7 +342,7 @@ def _text(folder: int, file: str, limit: int) -> str:
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
     try:
         content = part = os.read(descriptor, limit)
-        while part and len(content) < limit:  # the kernel gives a long file in pages
+        while part and len(content) < limit:  # the kernel returns a long file in pages
             part = os.read(descriptor, limit - len(content))
             content += part
         return content.decode(errors="replace")
@@ -360,7 +352,7 @@ def _text(folder: int, file: str, limit: int) -> str:
 
 def _name_and_uid(status: str) -> tuple[str, int]:
     name = ""
-    for line in status.split("\n"):  # the kernel escapes no other end of a line in a name
+    for line in status.split("\n"):  # not splitlines: a name may contain other line separators
         key, _, value = line.partition(":")
         if key == "Name":
             name = value.strip()
@@ -369,17 +361,17 @@ def _name_and_uid(status: str) -> tuple[str, int]:
     raise ValueError("status without a user")
 
 
-def _place(folder: int) -> tuple[Place, UnattributedReason | None]:
+def _location(folder: int) -> tuple[ProcessLocation, UnattributedReason | None]:
     try:
-        place = place_of(_text(folder, "cgroup", _CGROUP_BYTES))
+        location = location_from_cgroup(_text(folder, "cgroup", _CGROUP_BYTES))
     except FileNotFoundError:
         return _NOWHERE, UnattributedReason.CGROUP_HIDDEN
     except PermissionError:
         return _NOWHERE, UnattributedReason.NO_PERMISSION
-    if not place.hidden:
-        return place, None
+    if not location.hidden:
+        return location, None
     try:
-        mounts = place_in_mounts(_text(folder, "mountinfo", _MOUNTS_BYTES))
+        mounts = location_from_mountinfo(_text(folder, "mountinfo", _MOUNTS_BYTES))
     except PermissionError:
         return _NOWHERE, UnattributedReason.NO_PERMISSION
     except FileNotFoundError:

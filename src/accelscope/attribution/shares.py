@@ -1,4 +1,4 @@
-"""Into how many shares a device is cut: by a file with one number, or by device and model in the settings."""
+"""The number of shares per device: from a file with one number, or by device and model from the settings."""
 
 import logging
 import re
@@ -6,38 +6,37 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from accelscope.attribution.options import SourceLog
+from accelscope.attribution.options import SourceStatus
 from accelscope.files import FileWatch, open_regular
 from accelscope.model import AttributionSourceState, Device
 from accelscope.parsing import Parsed, ParseError
 
-# --- ratio file ------------------------------------------------------------
-# `gpu_allocation.txt`: one number, into how many shares each card is cut.
+log = logging.getLogger(__name__)
 
-
+_FILE_BYTES = 4096
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-_LONGEST = 32  # digits that anybody would write
-_LEAST, _MOST = 1e-6, 1e6  # beyond is a mistake, and a share of nothing or of everything
-_SHOWN = 16  # characters of a wrong text: a longer one is another file, perhaps one with a secret
-_WANTED = "one number above 0 is wanted, such as 2 or 2.5"
+_LONGEST = 32  # characters of a number
+_LEAST, _MOST = 1e-6, 1e6  # anything else is a mistake
+_MAX_QUOTED = 16  # characters of a wrong text: a longer one may be another file with a secret
+_EXPECTED = "expected one number above 0, such as 2 or 2.5"
 
 
 class RatioError(ValueError):
-    """The text is no ratio; the message says what is wanted."""
+    """The text is not a ratio."""
 
 
 def parse_ratio(text: str) -> float:
-    """The ratio that the text holds, alone but for blanks and empty lines. Raises RatioError."""
+    """A text with one number; spaces and empty lines are ignored. Raises RatioError."""
     written = text.removeprefix("\ufeff").strip(" \t\r\n")
     if not written:
-        raise RatioError(f"empty: {_WANTED}")
+        raise RatioError(f"empty: {_EXPECTED}")
     if len(written) > _LONGEST or not _NUMBER.fullmatch(written):
-        raise RatioError(f"{_shown(written)} is no ratio: {_WANTED}")
+        raise RatioError(f"{_quote(written)} is not a ratio: {_EXPECTED}")
     ratio = float(written)
     if not ratio:
-        raise RatioError(f"{written} is not above 0: {_WANTED}")
+        raise RatioError(f"{written} is not above 0: {_EXPECTED}")
     if not _LEAST <= ratio <= _MOST:
-        raise RatioError(f"{written} is out of range: {_WANTED}, from {_LEAST:f} to {_MOST:.0f}")
+        raise RatioError(f"{written} is out of range: {_EXPECTED}, from {_LEAST:f} to {_MOST:.0f}")
     return ratio
 
 
@@ -48,18 +47,13 @@ def parse_gpu_allocation(text: str) -> Parsed:
         return Parsed(error=ParseError("bad_ratio", str(error)))
 
 
-def _shown(text: str) -> str:
-    return ascii(text) if len(text) <= _SHOWN else f"a text of {len(text)} characters"
-
-
-_FILE_BYTES = 4096
-
-log = logging.getLogger(__name__)
+def _quote(text: str) -> str:
+    return ascii(text) if len(text) <= _MAX_QUOTED else f"a text of {len(text)} characters"
 
 
 class Shares:
-    """What is more special wins: the device, its model, the file. A file that is bad or gone leaves the ratio
-    that was read before in force."""
+    """The ratio of the device takes precedence over that of its model, and both over the file. If the file
+    becomes invalid or is removed, its last ratio stays in use."""
 
     def __init__(
         self,
@@ -71,9 +65,9 @@ class Shares:
         self.devices = devices
         self.models = models
         self._watch = FileWatch(file) if file is not None else None
-        self._log = SourceLog("shares", clock, detail=None if file is None else str(file))
+        self._status = SourceStatus("shares", clock, detail=None if file is None else str(file))
         self._ratio: float | None = None
-        self._seen = False  # the file is or was there
+        self._seen = False  # the file exists or existed
         self._read()
 
     def poll(self) -> None:
@@ -90,10 +84,10 @@ class Shares:
         return self._ratio
 
     def state(self) -> AttributionSourceState | None:
-        """None where nobody asked for shares."""
+        """None if no shares are configured."""
         if self._seen:
-            return self._log.state()
-        return self._log.succeeded().state() if self.devices or self.models else None
+            return self._status.state()
+        return self._status.succeeded().state() if self.devices or self.models else None
 
     def _read(self) -> None:
         if self._watch is None:
@@ -104,7 +98,7 @@ class Shares:
             ratio = parse_ratio(content.decode(errors="replace"))
         except FileNotFoundError:
             if self._seen:
-                self._failed("missing", "the file is gone")
+                self._failed("missing", "the file was removed")
             return
         except OSError as error:
             self._failed("unreadable", f"cannot be read: {error.strerror}")
@@ -112,15 +106,15 @@ class Shares:
             self._failed("bad_ratio", str(error))
         else:
             if ratio != self._ratio:
-                log.info("each device counts as %g shares, by %s", ratio, self._watch.path)
+                log.info("%g shares per device, from %s", ratio, self._watch.path)
             self._ratio = ratio
-            self._log.succeeded()
+            self._status.succeeded()
         self._seen = True
 
     def _failed(self, reason: str, text: str) -> None:
-        kept = "there is no ratio yet" if self._ratio is None else f"the ratio {self._ratio:g} stays"
+        kept = "no ratio is in use" if self._ratio is None else f"the ratio {self._ratio:g} stays in use"
         path = self._watch.path if self._watch is not None else ""
-        self._log.failed(reason, f"{path}: {text}; {kept}")
+        self._status.failed(reason, f"{path}: {text}; {kept}")
 
 
 def _names(device: Device) -> list[str]:

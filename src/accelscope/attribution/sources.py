@@ -1,4 +1,4 @@
-"""What of `/proc`, the kubelet and shares `accelscope parse` can read."""
+"""The sources of `accelscope parse` that belong to attribution."""
 
 from accelscope.attribution import cgroup, checkpoint, shares
 from accelscope.parsing import Source
@@ -12,19 +12,19 @@ SOURCES = (
     ),
     Source(
         "proc-mountinfo",
-        "/proc/<pid>/mountinfo: the same, where the cgroup does not tell",
+        "/proc/<pid>/mountinfo: the same, if the cgroup file does not contain them",
         lambda text, _fields: cgroup.parse_mountinfo(text),
         tells="containers",
     ),
     Source(
         "kubelet-checkpoint",
-        "the kubelet's kubelet_internal_checkpoint: device ids and given devices by container",
+        "the kubelet's kubelet_internal_checkpoint: device ids and devices of each container",
         lambda text, _fields: checkpoint.parse_checkpoint(text),
         tells="allocations",
     ),
     Source(
         "gpu-allocation",
-        "gpu_allocation.txt: into how many shares each card is cut",
+        "gpu_allocation.txt: the number of shares per device",
         lambda text, _fields: shares.parse_gpu_allocation(text),
         tells="ratio",
     ),

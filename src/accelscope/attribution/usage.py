@@ -1,4 +1,4 @@
-"""Who uses what of each device: pure sums over one collection's processes and allocations.
+"""Use of each device by pods and others: sums over the processes and allocations of one collection.
 
 Memory adds up for every device: pods + unattributed - surplus = used.
 """
@@ -20,8 +20,8 @@ from accelscope.vendors import declarations
 
 Number = TypeVar("Number", int, float)
 
-# Reasons that leave open whether a process is a pod's.
-OPEN_REASONS = frozenset(
+# With these reasons, the process may belong to any pod.
+UNKNOWN_OWNER_REASONS = frozenset(
     {
         UnattributedReason.PROCESS_GONE,
         UnattributedReason.NO_PERMISSION,
@@ -43,8 +43,8 @@ class UsageKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Measured:
-    """Sums over processes; None while no process brought the figure."""
+class UsageSum:
+    """Sums over processes; None if no process has the value."""
 
     processes: int = 0
     memory_bytes: int | None = None
@@ -54,7 +54,7 @@ class Measured:
     decoder: float | None = None
 
     def add(self, processes: Sequence[Process]) -> None:
-        """Column by column: thousands are added up in every collection."""
+        """Column by column, for speed: a collection may have thousands of processes."""
         self.processes += len(processes)
         self.memory_bytes = _sum(self.memory_bytes, [p.memory_bytes for p in processes])
         self.utilization = _sum(self.utilization, [p.utilization_ratio for p in processes])
@@ -65,14 +65,14 @@ class Measured:
         self.decoder = _sum(self.decoder, [p.decoder_utilization_ratio for p in processes])
 
     @property
-    def did_something(self) -> bool | None:
-        """None: the driver does not tell of single processes."""
-        told = [
+    def is_active(self) -> bool | None:
+        """None if the driver does not measure single processes."""
+        known = [
             v
             for v in (self.utilization, self.memory_utilization, self.encoder, self.decoder)
             if v is not None
         ]
-        return any(told) if told else None
+        return any(known) if known else None
 
 
 def _sum(total: Number | None, values: Iterable[Number | None]) -> Number | None:
@@ -87,14 +87,14 @@ class DeviceUse:
     """One device in one collection."""
 
     device: Device
-    pods: dict[UsageKey, Measured] = field(default_factory=dict)
-    others: dict[tuple[OwnerKind, str | None, UnattributedReason], Measured] = field(default_factory=dict)
-    holders: dict[UsageKey, list[Allocation]] = field(default_factory=dict)
+    pods: dict[UsageKey, UsageSum] = field(default_factory=dict)
+    others: dict[tuple[OwnerKind, str | None, UnattributedReason], UsageSum] = field(default_factory=dict)
+    allocations: dict[UsageKey, list[Allocation]] = field(default_factory=dict)
     uids: dict[UsageKey, str] = field(default_factory=dict)
-    tells_of_processes: bool = False  # the driver measures what single processes do
+    measures_processes: bool = False  # the driver measures single processes
 
     def add(self, partition: str | None, owner: Owner, processes: Sequence[Process]) -> None:
-        """What one owner runs on the device, or on one part of it."""
+        """Add the processes of one owner on the device or one of its partitions."""
         if owner.reason is None:
             key = UsageKey(
                 self.device.id,
@@ -103,15 +103,15 @@ class DeviceUse:
                 owner.pod or "",
                 owner.container or "",
             )
-            measured = self.pods.setdefault(key, Measured())
+            measured = self.pods.setdefault(key, UsageSum())
             if owner.pod_uid is not None:
                 self.uids[key] = owner.pod_uid
         else:
-            measured = self.others.setdefault((owner.kind, owner.name, owner.reason), Measured())
+            measured = self.others.setdefault((owner.kind, owner.name, owner.reason), UsageSum())
         measured.add(processes)
-        self.tells_of_processes |= measured.did_something is not None
+        self.measures_processes |= measured.is_active is not None
 
-    def hold(self, allocation: Allocation) -> None:
+    def add_allocation(self, allocation: Allocation) -> None:
         key = UsageKey(
             self.device.id,
             allocation.partition or "",
@@ -119,40 +119,40 @@ class DeviceUse:
             allocation.pod,
             allocation.container,
         )
-        self.holders.setdefault(key, []).append(allocation)
+        self.allocations.setdefault(key, []).append(allocation)
         if allocation.pod_uid is not None:
             self.uids[key] = allocation.pod_uid
 
     @property
     def keys(self) -> list[UsageKey]:
-        return sorted({*self.pods, *self.holders})
+        return sorted({*self.pods, *self.allocations})
 
-    def measured(self, key: UsageKey) -> list[Measured]:
-        """All that may be of what a container holds. It may hold the device and be seen on parts of it, or
-        the other way round where the driver does not tell on which part a process runs; and of a process of
-        its pod it may not be known in which container it is."""
+    def measured(self, key: UsageKey) -> list[UsageSum]:
+        """Sums that may belong to a container's allocation. The allocation may be the device and the
+        processes on partitions, or the reverse if the driver does not report partitions of processes. The
+        container of a process may be unknown."""
         return [measured for other, measured in self.pods.items() if _may_be(other, key)]
 
     @property
-    def sole_holder(self) -> UsageKey | None:
-        return next(iter(self.holders)) if len(self.holders) == 1 else None
+    def sole_allocation(self) -> UsageKey | None:
+        return next(iter(self.allocations)) if len(self.allocations) == 1 else None
 
     @property
     def hidden_user(self) -> UsageKey | None:
-        """The container that must be the one at work when no process says who is: it holds the device alone,
-        and nobody else is known to use it."""
-        if self.pods or any(reason not in OPEN_REASONS for _, _, reason in self.others):
+        """If no process is attributed: the only container to which the device is allocated. Then it must be
+        the one that uses it."""
+        if self.pods or any(reason not in UNKNOWN_OWNER_REASONS for _, _, reason in self.others):
             return None
-        return self.sole_holder
+        return self.sole_allocation
 
     @property
     def has_unknown_users(self) -> bool:
-        """A process on it may be anybody's."""
-        return any(reason in OPEN_REASONS for _, _, reason in self.others)
+        """Whether the owner of a process on it is unknown."""
+        return any(reason in UNKNOWN_OWNER_REASONS for _, _, reason in self.others)
 
     @property
-    def all_processes_are_seen(self) -> bool:
-        """So that a holder of whom none is seen uses nothing of it. An empty list means that only where the
+    def lists_all_processes(self) -> bool:
+        """If so, a container without processes does not use the device. An empty list means this only if the
         driver lists all processes."""
         if self.device.stale or self.has_unknown_users:
             return False
@@ -193,8 +193,8 @@ class DeviceUse:
         return None if rest is None else max(0, -rest)
 
     def _rest(self) -> int | None:
-        """Memory in use that is no process's. Below zero where the processes' figures add up to more than the
-        driver says is used: shared pages are counted at each of them."""
+        """Memory in use without a process. Negative if the processes' sum exceeds the device's used memory,
+        because shared pages are counted for each process."""
         used = self.device.memory_used_bytes
         if used is None:
             return None
@@ -215,7 +215,7 @@ def uses(
     processes: Iterable[Process],
     allocations: Iterable[Allocation],
 ) -> dict[str, DeviceUse]:
-    """By device."""
+    """Use by device id."""
     found = {device.id: DeviceUse(device) for device in devices}
     for (device, partition), owned in _by_place_and_owner(processes).items():
         use = found.get(device or "")
@@ -225,7 +225,7 @@ def uses(
     for allocation in allocations:
         use = found.get(allocation.device or "")
         if use is not None:
-            use.hold(allocation)
+            use.add_allocation(allocation)
     return found
 
 
@@ -235,7 +235,7 @@ _Place = tuple[str | None, str | None]  # device, partition
 def _by_place_and_owner(
     processes: Iterable[Process],
 ) -> dict[_Place, dict[int, tuple[Owner, list[Process]]]]:
-    """Owners by identity, which tells them apart without comparing all that they consist of."""
+    """Grouped by the identity of the Owner, which is faster than comparing Owners."""
     found: dict[_Place, dict[int, tuple[Owner, list[Process]]]] = {}
     for process in processes:
         owner = process.owner

@@ -1,4 +1,4 @@
-"""What the API server or the kubelet tells of this node, kept current by threads of their own."""
+"""Watches of this node's pods, Node object and ResourceSlices, each in its own thread."""
 
 import logging
 import threading
@@ -35,8 +35,8 @@ def client_of(endpoint: Endpoint) -> Client:
     return Client(endpoint, timeout_seconds=_TIMEOUT_SECONDS)
 
 
-class Watched(Generic[T]):
-    """A watch or a poll in its thread. What becomes of it is logged once per change."""
+class WatchedSource(Generic[T]):
+    """An informer in its thread. Changes of its state are logged once."""
 
     def __init__(self, source: str, informer: BlockingInformer[T], detail: str | None = None) -> None:
         self._source = source
@@ -57,7 +57,7 @@ class Watched(Generic[T]):
         status = self._informer.state
         if status.reason != self._logged:
             if status.up:
-                log.info("attribution source %s answers", self._source)
+                log.info("attribution source %s is up", self._source)
             elif status.error is not None:
                 log.warning("attribution source %s: %s", self._source, status.error)
             self._logged = status.reason
@@ -72,22 +72,22 @@ class Watched(Generic[T]):
         )
 
 
-class Pods(Watched[KubePod]):
+class PodWatch(WatchedSource[KubePod]):
     def __init__(self, informer: BlockingInformer[KubePod], detail: str) -> None:
         super().__init__("pods", informer, detail)
-        self._made_from: tuple[int, bool] | None = None
-        self._table = PodTable(asked=True)
+        self._version: tuple[int, bool] | None = None
+        self._table = PodTable(has_source=True)
 
     def table(self) -> PodTable:
         """The same object until something changes."""
-        made_from = self._informer.version, self._informer.state.up
-        if made_from != self._made_from:
-            self._table = PodTable.of(self._informer.items, up=made_from[1])
-            self._made_from = made_from
+        version = self._informer.version, self._informer.state.up
+        if version != self._version:
+            self._table = PodTable.of(self._informer.items, up=version[1])
+            self._version = version
         return self._table
 
 
-class NodeLabels(Watched[KubeNode]):
+class NodeWatch(WatchedSource[KubeNode]):
     def __init__(self, informer: BlockingInformer[KubeNode]) -> None:
         super().__init__("node", informer)
 
@@ -95,29 +95,24 @@ class NodeLabels(Watched[KubeNode]):
         return next((node.labels for node in self._informer.items.values()), ())
 
 
-def pod_source(options: AttributionOptions) -> Pods | None:
+def pod_source(options: AttributionOptions) -> PodWatch | None:
     keep = frozenset(options.pod_labels)
     if options.pods is PodSource.API_SERVER and options.api_server is not None:
-        return Pods(watch_pods(client_of(options.api_server), options.node, keep), "api-server")
+        return PodWatch(watch_pods(client_of(options.api_server), options.node, keep), "api-server")
     if options.pods is PodSource.KUBELET and options.kubelet is not None:
-        return Pods(poll_kubelet_pods(client_of(options.kubelet), keep), "kubelet")
+        return PodWatch(poll_kubelet_pods(client_of(options.kubelet), keep), "kubelet")
     return None
 
 
-def node_source(options: AttributionOptions) -> NodeLabels | None:
+def node_source(options: AttributionOptions) -> NodeWatch | None:
     if not options.node_labels or options.api_server is None:
         return None
     keep = frozenset(options.node_labels)
-    return NodeLabels(watch_node(client_of(options.api_server), options.node, keep))
+    return NodeWatch(watch_node(client_of(options.api_server), options.node, keep))
 
 
-# --- resource slices ------------------------------------------------------------
-# Which device a claim means: what drivers of dynamic resource allocation publish in ResourceSlices.
-#
-# A claim names a device by driver, pool and name, and what that is stands in the slices of this node, as
-# attributes. Only the few that tell which device it is are kept: a slice may have dozens for each of 128.
-
-
+# ResourceSlices: a claim names a device by driver, pool and name; the node's slices have its attributes. Only
+# those that identify the device are kept, because a slice may have dozens for each of 128 devices.
 _UUID = ("uuid",)
 _PARENT_UUID = ("parentUUID",)
 _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pciAddr", "pciAddress")
@@ -125,11 +120,11 @@ _PCI = ("resource.kubernetes.io/pciBusID", "pciBusID", "pciAddr", "pciAddress")
 
 @dataclass(frozen=True, slots=True)
 class PublishedDevice:
-    """What a driver says of one of its devices, as far as it tells which one it is."""
+    """The attributes of a device in a ResourceSlice that identify it."""
 
     name: str
     uuid: str | None = None
-    parent_uuid: str | None = None  # of the GPU that a MIG instance is cut from
+    parent_uuid: str | None = None  # of the GPU of a MIG instance
     pci_address: str | None = None
 
 
@@ -143,8 +138,8 @@ class PublishedSlice:
 
 
 def decode_slice(document: object) -> PublishedSlice:
-    """A ResourceSlice of resource.k8s.io v1, v1beta2 or v1beta1. Raises DecodeError; a device in it that is
-    none is left out."""
+    """A ResourceSlice of resource.k8s.io v1, v1beta2 or v1beta1. Malformed devices are left out. Raises
+    DecodeError."""
     spec = _mapping(_mapping(document).get("spec"))
     uid = _mapping(_mapping(document).get("metadata")).get("uid")
     driver, pool = spec.get("driver"), _mapping(spec.get("pool"))
@@ -152,7 +147,7 @@ def decode_slice(document: object) -> PublishedSlice:
     if not isinstance(uid, str) or not isinstance(driver, str) or not isinstance(pool_name, str):
         raise DecodeError("a ResourceSlice without uid, driver or pool")
     if not isinstance(generation, int):
-        raise DecodeError("a ResourceSlice whose pool has a generation that is no number")
+        raise DecodeError("a ResourceSlice whose pool generation is not a number")
     listed = spec.get("devices")
     devices = [_device(device, driver) for device in listed] if isinstance(listed, list) else []
     return PublishedSlice(
@@ -165,8 +160,8 @@ def decode_slice(document: object) -> PublishedSlice:
 
 
 class SliceTable:
-    """The devices of the pools by name. A pool that is being published anew stands there in two generations,
-    of which only the newest counts."""
+    """The devices of all pools by name. While a driver updates a pool, there are slices of two generations;
+    only the newest is used."""
 
     def __init__(self, slices: Iterable[PublishedSlice] = ()) -> None:
         slices = tuple(slices)
@@ -186,7 +181,7 @@ class SliceTable:
 
 
 def device_for(claimed: ClaimDevice, slices: SliceTable, devices: DeviceIndex) -> Resolved:
-    """The device of this node; none where no slice tells, or what it tells fits none."""
+    """The device of this node that a claim means; UNRESOLVED if no slice has it or no device matches."""
     vendor = vendor_of(claimed.driver)
     published = slices.find(claimed.driver, claimed.pool, claimed.device)
     if published is None:
@@ -194,21 +189,20 @@ def device_for(claimed: ClaimDevice, slices: SliceTable, devices: DeviceIndex) -
     if published.uuid is not None and (found := devices.by_uuid(published.uuid, vendor)).device is not None:
         return found
     if published.parent_uuid is not None:
-        # An instance that is made when it is claimed: its own uuid is not known when it is published.
+        # A MIG instance that is created when it is claimed has no uuid yet when it is published.
         return Resolved(devices.by_uuid(published.parent_uuid, vendor).device)
     if published.pci_address is not None:
-        # Parts of a GPU have the address of the whole, so that which of them it is stays open.
-        found_there = devices.by_pci(published.pci_address, vendor)
-        return UNRESOLVED if found_there is None else Resolved(found_there.id)
+        # All parts of a GPU have its address, so the partition is unknown.
+        device = devices.by_pci(published.pci_address, vendor)
+        return UNRESOLVED if device is None else Resolved(device.id)
     return UNRESOLVED
 
 
 def _device(document: object, driver: str) -> PublishedDevice | None:
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return None
-    basic = document.get("basic")  # v1beta1 has it around the attributes
-    holder = basic if isinstance(basic, dict) else document
-    attributes = holder.get("attributes")
+    basic = document.get("basic")  # v1beta1 has the attributes in it
+    attributes = (basic if isinstance(basic, dict) else document).get("attributes")
     if not isinstance(attributes, dict):
         attributes = {}
     return PublishedDevice(
@@ -220,7 +214,7 @@ def _device(document: object, driver: str) -> PublishedDevice | None:
 
 
 def _attribute(attributes: Mapping[str, object], driver: str, names: tuple[str, ...]) -> str | None:
-    """A name without a domain stands for one of the driver's own."""
+    """A name without a domain belongs to the driver's domain."""
     for name in names:
         for spelling in (name, f"{driver}/{name}"):
             value = attributes.get(spelling)
@@ -233,11 +227,7 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-# --- claims ------------------------------------------------------------
-# Which device a claim means: the watch on this node's ResourceSlices, begun when a pod holds a claim.
-
-
-class _Slices(Watched[PublishedSlice]):
+class _Slices(WatchedSource[PublishedSlice]):
     def __init__(self, informer: BlockingInformer[PublishedSlice]) -> None:
         super().__init__("resource-slices", informer)
         self._version = -1
@@ -250,17 +240,19 @@ class _Slices(Watched[PublishedSlice]):
         return self._table
 
 
-class Claims:
+class ClaimWatch:
+    """Finds the devices of claims. The watch on ResourceSlices starts when a pod has a claim."""
+
     def __init__(self, options: AttributionOptions) -> None:
         self._options = options
         self._slices: _Slices | None = None
-        self.asked = False  # a pod holds or held a claim, and there is somebody to ask what it means
+        self.is_needed = False  # a pod has or had a claim, and there is an API server
 
     def resolve(self, device: ClaimDevice, index: DeviceIndex) -> Resolved:
         if self._slices is None:
             if not self._options.resource_slices or self._options.api_server is None:
                 return UNRESOLVED
-            self.asked = True
+            self.is_needed = True
             slices = _Slices(
                 watch_resource_slices(
                     client_of(self._options.api_server),
@@ -271,7 +263,7 @@ class Claims:
             )
             try:
                 slices.start()
-            except RuntimeError:  # no thread to be had: the next collection tries again
+            except RuntimeError:  # no thread could be started; the next collection tries again
                 return UNRESOLVED
             self._slices = slices
         return device_for(device, self._slices.table(), index)

@@ -13,7 +13,7 @@ from typing import Any
 from accelscope.agent.assembly import attribution_options
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
-from accelscope.attribution.attributor import Attributed, Attributor
+from accelscope.attribution.attributor import Attribution, Attributor
 from accelscope.attribution.device_ids import vendor_of
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import ConfigError
@@ -56,7 +56,7 @@ _MAX_LISTED = 5  # in the text; the JSON report has all
 class AttributionResult:
     options: AttributionOptions
     devices: tuple[Device, ...]
-    attributed: Attributed
+    attributed: Attribution
 
     def state(self, source: str) -> AttributionSourceState | None:
         """None if the source is not used with these settings or on this node."""
@@ -117,7 +117,7 @@ def attribute(subject: Subject, results: Sequence[Result], seconds: float = SECO
         attributor.stop()
 
 
-def _is_starting(attributed: Attributed) -> bool:
+def _is_starting(attributed: Attribution) -> bool:
     return any(state.reason == STARTING for state in attributed.attribution)
 
 
