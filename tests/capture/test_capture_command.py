@@ -84,7 +84,9 @@ def archives(
     return unpacked(folder / "masked.tar.gz"), unpacked(folder / "bare.tar.gz")
 
 
-def test_every_source_of_the_node_is_there(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+def test_the_archive_contains_every_source_of_the_node(
+    archives: tuple[dict[str, str], dict[str, str]],
+) -> None:
     masked, _ = archives
     manifest = json.loads(masked["manifest.json"])
     by_source = {entry["source"]: entry for entry in manifest["files"]}
@@ -106,7 +108,7 @@ def test_every_source_of_the_node_is_there(archives: tuple[dict[str, str], dict[
     )
 
 
-def test_no_number_or_name_of_the_node_is_left(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+def test_no_identifier_of_the_node_is_left(archives: tuple[dict[str, str], dict[str, str]]) -> None:
     masked, bare = archives
     whole, original = "\n".join(masked.values()), "\n".join(bare.values())
     secrets = set(re.findall(r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}", original))
@@ -119,7 +121,7 @@ def test_no_number_or_name_of_the_node_is_left(archives: tuple[dict[str, str], d
     assert USER not in whole
 
 
-def test_our_parsers_read_the_same_numbers(archives: tuple[dict[str, str], dict[str, str]]) -> None:
+def test_masked_outputs_parse_to_the_same_values(archives: tuple[dict[str, str], dict[str, str]]) -> None:
     masked, bare = archives
     known = sources()
     compared = 0
@@ -140,7 +142,7 @@ def _numbers(value: object) -> object:
     return [_numbers(item) for item in value] if isinstance(value, list) else value
 
 
-def test_devices_are_known_by_the_same_id_in_all_files(
+def test_a_device_has_the_same_id_in_all_files(
     archives: tuple[dict[str, str], dict[str, str]],
 ) -> None:
     masked, _ = archives
@@ -170,14 +172,14 @@ def test_dry_run_lists_and_writes_nothing(node: SimulatedNode, tmp_path: Path) -
     assert not list(tmp_path.glob("*.tar.gz"))
 
 
-def test_standard_output(node: SimulatedNode, tmp_path: Path) -> None:
+def test_the_archive_can_go_to_standard_output(node: SimulatedNode, tmp_path: Path) -> None:
     done = run(node, "--output", "-", folder=tmp_path)
     assert done.returncode == 0
     (tmp_path / "piped").write_bytes(done.stdout)
     assert "manifest.json" in unpacked(tmp_path / "piped")
 
 
-def test_standard_output_that_is_full(node: SimulatedNode, tmp_path: Path) -> None:
+def test_a_full_standard_output_is_an_error(node: SimulatedNode, tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = run(node, "--output", "-", folder=tmp_path, output=full.fileno())
     assert done.returncode == 2
@@ -186,7 +188,7 @@ def test_standard_output_that_is_full(node: SimulatedNode, tmp_path: Path) -> No
     assert said == b"accelscope: cannot write the output: No space left on device"
 
 
-def test_a_file_that_is_there_is_not_overwritten(node: SimulatedNode, tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(node: SimulatedNode, tmp_path: Path) -> None:
     (tmp_path / "mine.tar.gz").write_text("precious")
     done = run(node, "--output=mine.tar.gz", folder=tmp_path)
     assert done.returncode == 2
@@ -194,7 +196,7 @@ def test_a_file_that_is_there_is_not_overwritten(node: SimulatedNode, tmp_path: 
     assert (tmp_path / "mine.tar.gz").read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_is_one_line(node: SimulatedNode, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error_of_one_line(node: SimulatedNode, tmp_path: Path) -> None:
     done = run(node, "--output=no/such/folder/x.tar.gz", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith(
@@ -202,7 +204,7 @@ def test_a_place_that_cannot_be_written_is_one_line(node: SimulatedNode, tmp_pat
     )
 
 
-def test_half_an_archive_does_not_stay(
+def test_an_incomplete_archive_is_removed(
     node: SimulatedNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(output: IO[bytes], *_: object, **__: object) -> int:
@@ -232,7 +234,7 @@ def test_a_node_without_accelerators(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tar.gz"))
 
 
-def test_a_bad_setting_is_one_line(tmp_path: Path) -> None:
+def test_a_bad_setting_is_an_error_of_one_line(tmp_path: Path) -> None:
     done = run(None, "--exporter-port=x", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(b"accelscope capture: --exporter-port")
@@ -269,7 +271,7 @@ def test_a_node_of_all_vendors(tmp_path: Path) -> None:
         ("ascend-910b-x8", ("npu-smi-usages", "npu-smi-ecc", "npu-smi-memory", "npu-smi-volt")),
     ],
 )
-def test_what_readers_ask_a_tool_for_is_in_the_archive(
+def test_the_archive_contains_every_command_of_the_readers(
     kind: str, asked_by_readers: tuple[str, ...], tmp_path: Path
 ) -> None:
     node = SimulatedNode(load_node(kind), tmp_path / "node")

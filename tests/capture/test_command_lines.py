@@ -1,4 +1,4 @@
-"""Of a command line, the program's name is left, wherever an output has it."""
+"""A command line is cut to the name of its program, in every form of output."""
 
 import pytest
 
@@ -77,17 +77,17 @@ def test_command_lines_are_cut(source: str, text: str, expected: str) -> None:
     assert without_command_lines(source, text) == expected
 
 
-def test_names_that_never_end_cost_little() -> None:
+def test_an_endless_name_is_cut_quickly() -> None:
     text = "<process_name>/bin/a <b" * 100_000
     assert without_command_lines("nvidia-smi-xml", text).endswith("<process_name>a")
 
 
 @pytest.mark.parametrize(("source", "_", "expected"), CASES)
-def test_what_is_cut_stays_so(source: str, _: str, expected: str) -> None:
+def test_cutting_twice_changes_nothing(source: str, _: str, expected: str) -> None:
     assert without_command_lines(source, expected) == expected
 
 
-def test_mounts_that_tell_a_container_are_left() -> None:
+def test_mounts_that_identify_a_container_stay() -> None:
     kept = (
         "602 601 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
         "603 601 259:2 /var/lib/kubelet/pods/1/etc-hosts /etc/hosts rw - ext4 - -\n"
@@ -105,7 +105,7 @@ def test_mounts_that_tell_a_container_are_left() -> None:
     "end",
     ["nfs4 filer01.acme.internal:/export rw,addr=10.1.2.3", "ext4 /dev/mapper/gpu--node--7--vg-root rw"],
 )
-def test_a_mount_tells_its_container_without_servers_and_volumes(end: str) -> None:
+def test_servers_and_volumes_are_removed_from_mounts(end: str) -> None:
     pod = "00000000-1111-2222-3333-444444444444"
     text = f"603 601 259:2 /var/lib/kubelet/pods/{pod}/etc-hosts /etc/hosts rw shared:1 - {end}\n"
     kept = container_mounts(text)

@@ -1,9 +1,10 @@
-"""Carrying out a plan: tools of all kinds of behaviour, files, and what is written of them."""
+"""Execution of a plan with tools that fail or hang, trees of files, and the archive."""
 
 import io
 import json
 import os
 import tarfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -37,22 +38,20 @@ def plan(*arguments: str, trees: tuple[Tree, ...] = ()) -> Plan:
     return Plan(Vendor("nvidia"), commands, trees)
 
 
-def test_outputs_complaints_and_exit_codes_are_kept(tmp_path: Path) -> None:
+def test_output_standard_error_and_exit_code_are_saved(tmp_path: Path) -> None:
     script = 'echo "out $1"; echo "err $1" >&2; exit 3'
     [one] = gather([plan("a")], options(tmp_path, script))
     assert (one.text, one.complaint, one.exit_code, one.error) == ("out a\n", "err a\n", 3, None)
     assert one.origin == "nvidia-smi a"
 
 
-def test_a_node_without_anything_gives_nothing(tmp_path: Path) -> None:
+def test_a_node_without_drivers_gives_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     assert gather(plans(), options(tmp_path), said.append) == ()
-    assert said == [
-        f"{vendor}: nothing of it on this node" for vendor in ("nvidia", "amd", "ascend", "furiosa")
-    ]
+    assert said == [f"{vendor}: not on this node" for vendor in ("nvidia", "amd", "ascend", "furiosa")]
 
 
-def test_a_command_that_hangs_costs_itself_and_a_tool_that_always_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_tool_that_hangs_twice_is_not_run_again(tmp_path: Path) -> None:
     answered = tmp_path / "answered"
     script = f"case $1 in ok) echo fine; echo yes > {answered};; *) sleep 600;; esac"
     for seconds in growing_patience(1.0, answered):
@@ -61,12 +60,12 @@ def test_a_command_that_hangs_costs_itself_and_a_tool_that_always_hangs_is_given
     assert reasons == [None, "tool_timeout", "tool_timeout", "skipped", "skipped"]
 
 
-def test_output_that_is_no_text_is_kept_as_far_as_it_is(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_replaced(tmp_path: Path) -> None:
     [one] = gather([plan("a")], options(tmp_path, "printf 'a\\377b\\n'"))
     assert one.text == "a\N{REPLACEMENT CHARACTER}b\n"
 
 
-def test_later_commands_see_the_answers_before(tmp_path: Path) -> None:
+def test_later_commands_depend_on_earlier_outputs(tmp_path: Path) -> None:
     asked = Plan(
         Vendor("nvidia"),
         (Command("first", NVIDIA_SMI, ("list",)),),
@@ -78,7 +77,7 @@ def test_later_commands_see_the_answers_before(tmp_path: Path) -> None:
     assert [(one.tag, one.text) for one in found[1:]] == [("7", "card 7\n"), ("9", "card 9\n")]
 
 
-def test_each_npu_and_chip_is_asked() -> None:
+def test_there_is_a_command_for_each_npu_and_chip() -> None:
     listed = "        Total Count : 2\n        NPU ID : 8\n        Chip Count : 1\n        NPU ID : 32768\n"
     mapped = (
         "        NPU ID     Chip ID     Chip Logic ID     Chip Name\n"
@@ -118,9 +117,7 @@ def test_trees_are_one_text(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_comes_a_page_at_a_time_is_read_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_whole_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = options(tmp_path)
     pages = "".join(f"0x{n:08x} : 0x00001000 : R\n" for n in range(300))
     (tmp_path / "sys/card0").mkdir(parents=True)
@@ -142,7 +139,7 @@ def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:
     assert one.text == "=== /sys/card0/power/runtime_status\nsuspended\n"
 
 
-def test_a_file_that_does_not_answer_costs_what_comes_after_it(tmp_path: Path) -> None:
+def test_a_file_that_hangs_ends_its_tree(tmp_path: Path) -> None:
     given = options(tmp_path)
     card = tmp_path / "sys/card0"
     card.mkdir()
@@ -157,23 +154,23 @@ def test_a_file_that_does_not_answer_costs_what_comes_after_it(tmp_path: Path) -
     os.close(os.open(card / "b", os.O_WRONLY | os.O_NONBLOCK))  # let the thread go
 
 
-def test_an_unexpected_error_costs_the_tree_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_affects_one_tree_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read(path: str) -> bytes:
         if path.endswith("b"):
-            raise ValueError("of the kernel")
+            raise ValueError("unexpected")
         return b"1\n"
 
     given = options(tmp_path)
     (tmp_path / "sys/card0").mkdir()
     for name in ("a", "b"):
         (tmp_path / "sys/card0" / name).touch()
-    monkeypatch.setattr("accelscope.capture.gather.read_whole", read)
+    monkeypatch.setattr(import_module("accelscope.capture.gather"), "read_whole", read)
     [one] = gather([plan(trees=(Tree("t", "sys", ("card*",), ("a", "b")),))], given)
     assert one.error
     assert one.text == "=== /sys/card0/a\n1\n"
 
 
-def test_processes_on_devices_bring_their_cgroup(tmp_path: Path) -> None:
+def test_the_cgroup_of_a_process_on_a_device_is_saved(tmp_path: Path) -> None:
     script = "printf 'gpu_uuid, pid, process_name, used_gpu_memory [MiB]\\nGPU-1, 77, x, 1 MiB\\n'"
     given = options(tmp_path, script)
     (tmp_path / "proc/77").mkdir()
@@ -201,11 +198,11 @@ GATHERED = (
 )
 
 
-def test_the_same_outputs_make_the_same_bytes() -> None:
+def test_the_same_outputs_give_the_same_bytes() -> None:
     assert archive(GATHERED, Mask()) == archive(GATHERED, Mask())
 
 
-def test_what_is_in_the_archive() -> None:
+def test_files_of_the_archive() -> None:
     with tarfile.open(fileobj=io.BytesIO(archive(GATHERED, Mask()))) as opened:
         names = opened.getnames()
         member = opened.extractfile("accelscope-capture/manifest.json")
@@ -226,7 +223,7 @@ def test_what_is_in_the_archive() -> None:
     assert (failed["path"], failed["error"]["reason"]) == (None, "tool_timeout")
 
 
-def test_every_source_that_parse_knows_and_a_tool_prints_is_in_a_plan() -> None:
+def test_every_tool_output_that_parse_reads_is_in_a_plan() -> None:
     planned = {command.source for plan in plans() for command in plan.commands}
     planned |= {f"npu-smi-{kind}" for kind in ("board", "usages", "common", "ecc", "proc-mem", "health")}
     planned |= {"nvidia-smi-query-gpu", "proc-cgroup", "proc-mountinfo"}

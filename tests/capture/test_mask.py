@@ -1,4 +1,4 @@
-"""Masks: nothing that names the node, its devices or its people is left, and all still fits together."""
+"""Masks: no value that identifies the node, its devices or its users is left, and outputs can be joined."""
 
 import re
 import string
@@ -40,7 +40,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FORMS)
-def test_a_mask_has_the_form_of_what_it_hides(text: str, expected: str) -> None:
+def test_a_mask_has_the_form_of_the_value(text: str, expected: str) -> None:
     assert hidden(text) == expected
 
 
@@ -61,7 +61,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_names_nobody_is_kept(text: str) -> None:
+def test_values_that_identify_no_one_stay(text: str) -> None:
     assert hidden(text) == text
 
 
@@ -74,12 +74,12 @@ def test_the_same_value_has_the_same_mask_in_all_files() -> None:
     assert mask.hide(one.replace("-", "_")) == mask.hide(one).replace("-", "_")
 
 
-def test_a_number_that_one_file_names_is_masked_where_it_stands_bare() -> None:
+def test_a_number_named_in_one_file_is_masked_in_all() -> None:
     assert hidden("card 1650123456789!", "<serial>1650123456789</serial>") == "card 1000000000001!"
     assert hidden("=== 1a2b3c4d5e6f7081", '"Unique ID": "0x1A2B3C4D5E6F7081"') == "=== 1000000000000001"
 
 
-def test_decimal_and_hexadecimal_of_one_number_still_are_one() -> None:
+def test_decimal_and_hexadecimal_masks_of_a_number_are_equal() -> None:
     number = 0x1A2B3C4D5E6F7081
     mask = Mask()
     texts = (f'"Unique ID": "0x{number:x}"', f"unique_id {number}\n")
@@ -108,39 +108,41 @@ secrets = st.fixed_dictionaries(
 )
 
 
-def outputs(told: dict[str, list[str]]) -> dict[str, str]:
+def outputs(values: dict[str, list[str]]) -> dict[str, str]:
     rows = "".join(
-        f"{n}, {serial}, GPU-{told['uuids'][n % len(told['uuids'])]}\n"
-        for n, serial in enumerate(told["serials"])
+        f"{n}, {serial}, GPU-{values['uuids'][n % len(values['uuids'])]}\n"
+        for n, serial in enumerate(values["serials"])
     )
     return {
         "nvidia-smi-query-gpu": f"index, serial, uuid\n{rows}",
         "nvidia-smi-xml": "".join(
             f"<uuid>GPU-{one}</uuid>"
-            f"<process_name>/home/{user}/bin/run --x {told['arguments']}</process_name>\n"
-            for one in told["uuids"]
-            for user in told["users"]
+            f"<process_name>/home/{user}/bin/run --x {values['arguments']}</process_name>\n"
+            for one in values["uuids"]
+            for user in values["users"]
         ),
         "proc-cgroup": "".join(
-            f"0::/kubepods-pod{one.replace('-', '_')}.slice/{told['host']}\n" for one in told["uuids"]
+            f"0::/kubepods-pod{one.replace('-', '_')}.slice/{values['host']}\n" for one in values["uuids"]
         ),
-        "topo": " ".join([*told["serials"], *told["users"], *told["addresses"], str(told["host"])]),
+        "topo": " ".join([*values["serials"], *values["users"], *values["addresses"], str(values["host"])]),
     }
 
 
-def everything(told: dict[str, list[str]]) -> list[str]:
-    flat = [value for values in told.values() for value in ([values] if isinstance(values, str) else values)]
+def everything(values: dict[str, list[str]]) -> list[str]:
+    flat = [
+        value for values in values.values() for value in ([values] if isinstance(values, str) else values)
+    ]
     return [form for value in flat for form in (value, value.replace("-", "_"), value.upper())]
 
 
 @given(secrets)
-def test_no_secret_is_left_and_joins_survive(told: dict[str, list[str]]) -> None:
-    texts = outputs(told)
-    mask = Mask(NodeNames((str(told["host"]),), tuple(told["users"])))
+def test_no_secret_is_left_and_outputs_can_be_joined(values: dict[str, list[str]]) -> None:
+    texts = outputs(values)
+    mask = Mask(NodeNames((str(values["host"]),), tuple(values["users"])))
     mask.learn(texts.values())
     masked = {source: mask.apply(source, text) for source, text in texts.items()}
     for text in masked.values():
-        assert not [secret for secret in everything(told) if secret in text]
+        assert not [secret for secret in everything(values) if secret in text]
     for source, text in masked.items():
         assert text.count("\n") == texts[source].count("\n")
     in_rows = re.findall(r"GPU-(\S+)", masked["nvidia-smi-query-gpu"])
@@ -151,13 +153,13 @@ def test_no_secret_is_left_and_joins_survive(told: dict[str, list[str]]) -> None
 
 
 @given(secrets)
-def test_masking_twice_keeps_the_shape(told: dict[str, list[str]]) -> None:
+def test_masking_twice_keeps_the_form(values: dict[str, list[str]]) -> None:
     def once(texts: dict[str, str]) -> dict[str, str]:
-        mask = Mask(NodeNames((str(told["host"]),), tuple(told["users"])))
+        mask = Mask(NodeNames((str(values["host"]),), tuple(values["users"])))
         mask.learn(texts.values())
         return {source: mask.apply(source, text) for source, text in texts.items()}
 
-    first = once(outputs(told))
+    first = once(outputs(values))
     second = once(first)
     for source, text in first.items():
         assert re.sub(r"[0-9a-fA-F]", "0", second[source]) == re.sub(r"[0-9a-fA-F]", "0", text)
@@ -174,7 +176,7 @@ def test_any_text_can_be_masked(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["|" * 200_000, "a:" * 100_000, "0" * 300_000, "serial " * 50_000, "," * 200_000]
 )
-def test_hostile_text_takes_no_long_time(text: str) -> None:
+def test_hostile_text_is_masked_quickly(text: str) -> None:
     mask = Mask(NAMES)
     mask.learn([text])
     assert mask.apply("nvidia-smi-xml", text)

@@ -1,4 +1,4 @@
-"""Captures of real machines, masked: our parsers read the same numbers from them as before."""
+"""Masked captures of real machines parse to the same values."""
 
 import re
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def joins(parsed: Parsed) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("name", "source"), list(files()))
-def test_the_same_numbers_are_read_from_a_masked_capture(name: str, source: str, captures: Path) -> None:
+def test_a_masked_capture_parses_to_the_same_values(name: str, source: str, captures: Path) -> None:
     known = sources()
     if source not in known:
         pytest.skip(f"{source} is not read yet")

@@ -1,8 +1,8 @@
-"""Which values of an output are numbers of single devices."""
+"""Detection of serial numbers in outputs."""
 
 import pytest
 
-from accelscope.capture.mask import decimal_ids_in, serials_in
+from accelscope.capture.mask import decimal_serials_in, serials_in
 
 FOUND = [
     ("<serial>1650123456789</serial>", ["1650123456789"]),
@@ -36,18 +36,18 @@ NOT_FOUND = [
 
 
 @pytest.mark.parametrize(("text", "values"), FOUND)
-def test_found(text: str, values: list[str] | None) -> None:
+def test_serial_numbers_are_found(text: str, values: list[str] | None) -> None:
     found = list(serials_in(text))
     assert sorted(set(found)) == sorted(values or ["692251001124", "0x1a2b3c4d5e6f7081"])
 
 
 @pytest.mark.parametrize("text", NOT_FOUND)
-def test_not_found(text: str) -> None:
+def test_other_numbers_are_not_found(text: str) -> None:
     assert list(serials_in(text)) == []
 
 
-def test_numbers_of_the_compute_driver_are_decimal() -> None:
-    assert list(decimal_ids_in("gfx_target_version 90402\nunique_id 1885667171979194497\n")) == [
+def test_decimal_serial_numbers_are_found() -> None:
+    assert list(decimal_serials_in("gfx_target_version 90402\nunique_id 1885667171979194497\n")) == [
         "1885667171979194497"
     ]
-    assert list(decimal_ids_in("unique_id 0\n")) == []
+    assert list(decimal_serials_in("unique_id 0\n")) == []

@@ -1,8 +1,7 @@
-"""What this node's drivers print, saved in one archive: a bug report that can be attached, and a test case.
+"""Saves the outputs of this node's drivers in one archive, for bug reports and test cases.
 
-Each vendor's plan is data (`capture.py` in its folder); `gather` carries it out, `mask` hides who the node
-and its users are, `archive` writes the result. A source that fails is recorded with its error;
-nothing here is fatal.
+Each vendor's plan is data (`capture.py` in its folder). `gather` executes the plans, `mask` hides identifying
+values, `archive` writes the result. A source that fails is recorded with its error; no failure is fatal.
 """
 
 from accelscope.capture.archive import write_archive

@@ -1,6 +1,6 @@
-"""The archive: outputs in a folder for each vendor, with a manifest that says what each of them is.
+"""The archive: a folder of outputs for each vendor, and a manifest that describes them.
 
-The same outputs make the same bytes: no times, no owners, files in order.
+The same outputs give the same bytes: no times, no owners, files in order.
 """
 
 import gzip
@@ -18,21 +18,21 @@ from accelscope.model import Vendor
 
 MANIFEST_VERSION = 1
 _README = """\
-What the accelerator drivers of one node print, saved by `accelscope capture` {version}.
+Outputs of the accelerator drivers of one node, saved by `accelscope capture` {version}.
 
-manifest.json names for each file the command or place it comes from, its exit code, and the source by which
-`accelscope parse SOURCE FILE` reads it. Sources that gave nothing are named there with the reason.
+manifest.json contains for each file its command or path, the exit code, and the source for
+`accelscope parse SOURCE FILE`. It also lists the sources that failed, with the reason.
 
 {masking}
-As a test case: put the folders beside other captures; each file is <vendor>/<source>_<model>_<version>.txt.
+To use it as a test case, add the folders to other captures: <vendor>/<source>_<model>_<version>.txt.
 """
 _MASKED = """\
-Masked: uuids, serial numbers and other numbers of single devices, names of hosts and users, IP and MAC
-addresses. The same value has the same mask in all files. Of command lines only the program's name is left, of
-mounts those that tell a container. PCI addresses, models, versions and process ids are as they were.
+Masked: uuids, serial numbers and other numbers that identify a device, names of hosts and users, IP and MAC
+addresses. The same value has the same mask in all files. Command lines are cut to the program's name; only
+mounts that identify a container are included. PCI addresses, models, versions and process ids are unchanged.
 """
 _NOT_MASKED = """\
-NOT masked (--no-mask): names, numbers and command lines are as the drivers printed them. Do not publish it.
+NOT masked (--no-mask): names, numbers and command lines are unchanged. Do not publish this archive.
 """
 
 
@@ -42,11 +42,11 @@ def write_archive(
     *,
     hide: Callable[[str, str], str] | None,
 ) -> int:
-    """Write all to `output`; `hide` masks the text of a source, None: nothing is masked. Returns how many
-    files there are."""
+    """Write the archive to `output` and return the number of files. `hide` masks the text of a source; None:
+    nothing is masked."""
     listed = list(gathered)
-    hidden = hide or _as_it_is
-    names = _Names(listed)
+    hidden = hide or _unmasked
+    names = _FileNames(listed)
     files: dict[str, bytes] = {}
     entries: list[dict[str, Any]] = []
     for one in listed:
@@ -69,7 +69,7 @@ def write_archive(
     return len(files)
 
 
-class _Names:
+class _FileNames:
     def __init__(self, gathered: list[Gathered]) -> None:
         self.vendors: dict[str, dict[str, Any]] = {}
         self._suffixes: dict[str, str] = {}
@@ -97,7 +97,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-").lower()[:60] or "unknown"
 
 
-def _as_it_is(_: str, text: str) -> str:
+def _unmasked(_: str, text: str) -> str:
     return text
 
 
@@ -114,7 +114,7 @@ def _entry(one: Gathered, path: str | None, hidden: Callable[[str, str], str]) -
 
 
 def _write(output: IO[bytes], files: dict[str, bytes]) -> None:
-    """At once: GzipFile and TarFile, where they cannot write, try again when they end."""
+    """Writes in one call: after a failed write, GzipFile and TarFile write again when they are closed."""
     written = io.BytesIO()
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=written, compresslevel=9, mtime=0) as packed,

@@ -1,4 +1,4 @@
-"""Carrying out the plans: everything is run or read once, and what fails is recorded."""
+"""Executes the capture plans: runs each command and reads each file once, and records failures."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,32 +13,35 @@ from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.files import read_whole
 from accelscope.vendors.common.tool import Tool
 
-# --- trees ------------------------------------------------------------
-# Small files of the kernel as one text: `=== path` and what the file holds, one after the other.
-#
-# A read of a sick device's file may never come back, so the reading is done by a thread that is left behind.
+_MAX_FILES = 20_000  # of a tree
+TREE_SECONDS = 10.0  # for all files of a tree together
+_MAX_TIMEOUTS = 2  # of a tool; after that it is not run again
+_PROC_FILES = {"proc-cgroup": "cgroup", "proc-mountinfo": "mountinfo"}
+_PROC_BYTES = 1024 * 1024
+_MAX_PROCESSES = 200
 
-
-_MOST_FILES = 20_000
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TreeText:
     text: str
     files: int
-    hung: str | None = None  # the path whose read did not come back
+    hung: str | None = None  # the path whose read did not return
 
 
 @dataclass(slots=True)
-class _Progress:
+class _TreeProgress:
     lines: list[str] = field(default_factory=list)
     files: int = 0
     at: str = ""
 
 
 def read_tree(tree: Tree, root: Path, *, seconds: float) -> TreeText:
-    """Everything that could be read within the time. Paths begin with the root's usual name."""
-    progress = _Progress()
+    """The files as one text, each after a line `=== path`, as far as they could be read in time. Paths begin
+    with the root's default name. A read of a faulty device's file may never return, so a thread reads that is
+    abandoned then."""
+    progress = _TreeProgress()
 
     def read() -> None:
         for path in _paths(tree, root):
@@ -50,7 +53,7 @@ def read_tree(tree: Tree, root: Path, *, seconds: float) -> TreeText:
 
     try:
         call_with_deadline(f"tree {tree.source}", read, seconds)
-    except Exception:  # noqa: BLE001 - whatever it is, it must not cost more than this tree
+    except Exception:  # noqa: BLE001 - any error must affect this tree only
         return TreeText("".join(progress.lines), progress.files, hung=progress.at)
     return TreeText("".join(progress.lines), progress.files)
 
@@ -61,21 +64,21 @@ def _paths(tree: Tree, root: Path) -> Iterator[Path]:
         for folder in sorted(root.glob(pattern)):
             if tree.only is not None and _word(folder / tree.only[0]) != tree.only[1]:
                 continue
-            for path in _of_folder(tree, folder):
+            for path in _paths_in(tree, folder):
                 found += 1
-                if found > _MOST_FILES:
+                if found > _MAX_FILES:
                     return
                 yield path
 
 
-def _of_folder(tree: Tree, folder: Path) -> Iterator[Path]:
+def _paths_in(tree: Tree, folder: Path) -> Iterator[Path]:
     if not tree.files:
         yield folder
         return
     if tree.asleep is not None and _word(folder / tree.asleep[0]).startswith(tree.asleep[1]):
         yield folder / tree.asleep[0]
         return
-    # A folder of the kernel holds links back to itself: only what is named is followed.
+    # A folder in sysfs contains links to itself: only named files are read.
     files = {path for pattern in tree.files for path in folder.glob(pattern) if not path.is_dir()}
     yield from sorted(files)
 
@@ -106,32 +109,23 @@ def _content(path: Path) -> bytes | OSError:
         return error
 
 
-_MOST_TIMEOUTS = 2  # of one tool; then it is not run again
-TREE_SECONDS = 10.0  # that all files of a tree may take together
-_PROC_FILES = {"proc-cgroup": "cgroup", "proc-mountinfo": "mountinfo"}
-_PROC_BYTES = 1024 * 1024
-_MOST_PROCESSES = 200
-
-Progress = Callable[[str], None]
-
-
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """One source: what it gave, or why it gave nothing."""
+    """The output of one source, or the error."""
 
     group: str  # the vendor, or `proc`
     source: str
-    origin: str  # the command, or where the files are
+    origin: str  # the command, or the folders of the files
     tag: str = ""
     text: str | None = None
-    complaint: str = ""  # what a command wrote to standard error
+    complaint: str = ""  # standard error of a command
     exit_code: int | None = None
-    error: tuple[str, str] | None = None  # a reason that can be counted, and a text for people
+    error: tuple[str, str] | None = None  # a short reason and a text
 
 
 @dataclass(slots=True)
-class _Runs:
-    """The tools of one plan."""
+class _ToolRunner:
+    """Runs the tools of one plan."""
 
     plan: Plan
     options: ReaderOptions
@@ -150,8 +144,8 @@ class _Runs:
 
     def run(self, command: Command) -> Gathered:
         group, source, tag = self.plan.vendor.value, command.source, command.tag
-        if self._timeouts.get(command.tool.name, 0) >= _MOST_TIMEOUTS:
-            skipped = ("skipped", "earlier runs of the tool did not end")
+        if self._timeouts.get(command.tool.name, 0) >= _MAX_TIMEOUTS:
+            skipped = ("skipped", "earlier runs of the tool timed out")
             return Gathered(group, source, command.text, tag, error=skipped)
         try:
             output = self.tool(command).run(command.arguments)
@@ -171,59 +165,59 @@ def gather(
     *,
     tree_seconds: float = TREE_SECONDS,
 ) -> tuple[Gathered, ...]:
-    """Everything of the vendors that have anything on this node, and of the processes on their devices."""
+    """The outputs of all vendors that are present on this node, and the processes on their devices."""
     found: list[Gathered] = []
     for plan in plans:
         of_vendor = []
-        for one in chain(_of_tools(plan, options), _of_trees(plan, options, tree_seconds)):
-            progress(_said(one))
+        for one in chain(_tool_outputs(plan, options), _tree_outputs(plan, options, tree_seconds)):
+            progress(_summary(one))
             of_vendor.append(one)
         if any(one.text for one in of_vendor):
             found += of_vendor
         else:
-            progress(f"{plan.vendor}: nothing of it on this node")
+            progress(f"{plan.vendor}: not on this node")
     known = sources()
     pids = sorted({pid for one in found for pid in pids_in(one, known)})
-    if len(pids) > _MOST_PROCESSES:
-        progress(f"proc: {len(pids)} processes on devices, the first {_MOST_PROCESSES} are taken")
-    found += _of_processes(pids[:_MOST_PROCESSES], options.paths.proc, progress)
+    if len(pids) > _MAX_PROCESSES:
+        progress(f"proc: {len(pids)} processes on devices, only the first {_MAX_PROCESSES} are captured")
+    found += _process_files(pids[:_MAX_PROCESSES], options.paths.proc, progress)
     return tuple(found)
 
 
-def _of_tools(plan: Plan, options: ReaderOptions) -> Iterator[Gathered]:
-    """Nothing if the vendor has no tool here; a tool that is missing beside others is recorded."""
-    runs = _Runs(plan, options)
-    if not any(runs.tool(command).find() for command in plan.commands):
+def _tool_outputs(plan: Plan, options: ReaderOptions) -> Iterator[Gathered]:
+    """Nothing if none of the vendor's tools is here; if only some are missing, that is recorded."""
+    runner = _ToolRunner(plan, options)
+    if not any(runner.tool(command).find() for command in plan.commands):
         return
     outputs: dict[str, str] = {}
     for command in plan.commands:
-        one = runs.run(command)
+        one = runner.run(command)
         outputs.setdefault(command.source, one.text or "")
         yield one
     for command in plan.then(outputs):
-        yield runs.run(command)
+        yield runner.run(command)
 
 
-def _of_trees(plan: Plan, options: ReaderOptions, seconds: float) -> Iterator[Gathered]:
+def _tree_outputs(plan: Plan, options: ReaderOptions, seconds: float) -> Iterator[Gathered]:
     for tree in plan.trees:
         read = read_tree(tree, getattr(options.paths, tree.root), seconds=seconds)
         if not read.files and read.hung is None:
             continue
-        hung = ("read_timeout", f"{read.hung} did not answer") if read.hung is not None else None
+        hung = ("read_timeout", f"reading {read.hung} timed out") if read.hung is not None else None
         origin = ", ".join(f"/{tree.root}/{folder}" for folder in tree.folders)
         yield Gathered(plan.vendor.value, tree.source, origin, text=read.text, error=hung)
 
 
-def _said(one: Gathered) -> str:
-    what = f"{one.group}: {one.origin[:100]}"
+def _summary(one: Gathered) -> str:
+    name = f"{one.group}: {one.origin[:100]}"
     if one.error is not None:
-        return f"{what}: {one.error[1]}"
+        return f"{name}: {one.error[1]}"
     failed = f", exit code {one.exit_code}" if one.exit_code else ""
-    return f"{what}: {len((one.text or '').encode())} bytes{failed}"
+    return f"{name}: {len((one.text or '').encode())} bytes{failed}"
 
 
 def pids_in(one: Gathered, known: Mapping[str, Source]) -> set[int]:
-    """Processes that our parsers find in an output."""
+    """Processes in an output, as far as it can be parsed."""
     source = known.get(one.source)
     if source is None or not one.text:
         return set()
@@ -231,7 +225,7 @@ def pids_in(one: Gathered, known: Mapping[str, Source]) -> set[int]:
 
 
 def identity_of(gathered: Iterable[Gathered], vendor: Vendor) -> tuple[str | None, int, str | None]:
-    """Model of the first device, number of devices, driver version: as far as our parsers can tell."""
+    """Model of the first device, number of devices and driver version, as far as outputs can be parsed."""
     known = sources()
     model, count, version = None, 0, None
     for one in gathered:
@@ -245,7 +239,7 @@ def identity_of(gathered: Iterable[Gathered], vendor: Vendor) -> tuple[str | Non
     return model, count, version
 
 
-def _of_processes(pids: Iterable[int], proc: Path, progress: Progress) -> Iterator[Gathered]:
+def _process_files(pids: Iterable[int], proc: Path, progress: Progress) -> Iterator[Gathered]:
     for pid in pids:
         for source, file in _PROC_FILES.items():
             origin = str(PurePath("/proc", str(pid), file))

@@ -1,35 +1,33 @@
-"""Hiding who a node, its devices and its users are, while everything still fits together.
+"""Masks the values that identify a node, its devices and its users.
 
-The same value becomes the same mask in all files of an archive, of the same form and length, so that joins
-between outputs survive and our parsers read the same numbers. Masks are numbered in the order in which values
-are first met: a hash of a serial number could be guessed. PCI addresses are kept.
+The same value gets the same mask in all files of an archive, of the same form and length, so that outputs can
+still be joined and parsed. Masks are numbered in the order of first occurrence: a hash of a serial number
+could be guessed. PCI addresses stay.
+
+Forms that several tools use are here, those of one vendor's tools in its capture plan. All are looked for in
+every output: a new tool must not need an entry in a list for its secrets to be hidden.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from accelscope.capture.plan import plans
 from accelscope.parsing import sources
 from accelscope.vendors import declarations
 from accelscope.vendors.common.values import program_in_title
 
-# --- command lines ------------------------------------------------------------
-# Command lines in outputs, cut down to the program's name: arguments hold secrets, paths name people.
-#
-# Text in, text out. The usual forms are known here and looked for in every output, whoever's it is: a new
-# tool must not need an entry in a list for its secrets to be hidden. The width of tables is kept.
+# Command lines are cut down to the program's name: arguments contain secrets, paths contain names of people.
+# The width of tables stays.
 
-
-# Tools do not escape what is in it; an output that was cut off may end in it.
-_XML = re.compile(r"(<process_name>)([^<]*(?:<(?!/?process_name>)[^<]*)*)(</process_name>|\Z)")
 _JSON_KEYS = r"cmd|cmdline|command|command_line|process_name"
 _JSON = re.compile(rf'("(?:{_JSON_KEYS})"\s*:\s*")((?:[^"\\]|\\.)*)(")', re.IGNORECASE)
 _JSON_NAME = re.compile(r'("name"\s*:\s*")((?:[^"\\]|\\.)*)(")')
-_PID_KEY = re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")')
-_KEY_VALUE = re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE)
 _INDENTED = re.compile(r"^([ \t]+NAME:[ \t]*)(.*?)([ \t]*)$", re.MULTILINE)
 _ENVIRONMENT = re.compile(r"^\s*(?:[A-Za-z_]\w*=\S*(?:\s+|$))+")  # `TOKEN=secret python3`
-# Printed instead of a name, in brackets or without. They hold blanks or a slash and would be cut.
+# Texts instead of a name, with or without brackets. They contain blanks or a slash and would be cut. They
+# stay together: several vendors' tools print most of them, and none names a vendor.
 _NO_NAME = re.compile(
     r"(?:n/a|no data|(?:function )?not found|not supported|not available|no permission"
     r"|insufficient permissions|unknown error|gpu is lost|gpu requires reset|driver not loaded)[.]?",
@@ -39,7 +37,7 @@ _HEADINGS = frozenset({"cmd", "command", "process name", "process_name"})
 
 
 def without_command_lines(source: str, text: str) -> str:
-    for pattern in (_XML, _JSON, _PID_KEY, _KEY_VALUE):
+    for pattern in (_JSON, *(pattern for plan in plans() for pattern in plan.command_lines)):
         text = pattern.sub(_shortened, text)
     kind = sources().get(source)
     if kind is None or not kind.names_devices:
@@ -61,7 +59,7 @@ def _program(title: str) -> str:
 
 
 def _tables(text: str) -> str:
-    """Tables with commas or bars: the cells below a heading that names the program."""
+    """Shorten the cells below a heading for programs, in tables with commas or bars."""
     lines = text.splitlines(keepends=True)
     for mark in (",", "|"):
         place, width = None, 0
@@ -79,7 +77,7 @@ def _tables(text: str) -> str:
 
 
 def _row(cells: Sequence[str], place: int, width: int, mark: str) -> str:
-    """A command may hold the mark itself: what is too much belongs to it."""
+    """A command may contain the mark itself: additional cells belong to it."""
     extra = len(cells) - width
     command = mark.join(cells[place : place + extra + 1])
     fill: Callable[[str], str] = (lambda cell: cell.ljust(len(command))) if mark == "|" else str
@@ -87,64 +85,72 @@ def _row(cells: Sequence[str], place: int, width: int, mark: str) -> str:
     return mark.join([*cells[:place], fill(lead + _program(command)), *cells[place + extra + 1 :]])
 
 
-# --- mounts ------------------------------------------------------------
-# The lines of a process's mountinfo that tell which container it is in. The others name volumes, servers and
-# file systems, which are nobody's business; so does the end of each line, after the type of its file system.
+# Of a process's mountinfo only the lines that identify its container are kept. The other lines, and the end
+# of each line after the type of the file system, name volumes and servers.
 
-
-_TELLS = re.compile(
+_CONTAINER_MOUNT = re.compile(
     r" - cgroup2? |/etc/hosts |/etc/hostname |/dev/termination-log |/etc-hosts |/sandboxes/[^/ ]+/hostname "
 )
-_SOURCE = re.compile(r"( - (?!cgroup2? )\S+) .*")  # `filer.corp:/export rw,addr=10.1.2.3`
+_MOUNT_SOURCE = re.compile(r"( - (?!cgroup2? )\S+) .*")  # `filer.corp:/export rw,addr=10.1.2.3`
 
 
 def container_mounts(text: str) -> str:
     lines = (line for line in text.splitlines(keepends=True) if " - " in line)
     return "".join(
-        _SOURCE.sub(r"\1 - -", line, count=1) for line in lines if _TELLS.search(f"{line.rstrip()} ")
+        _MOUNT_SOURCE.sub(r"\1 - -", line, count=1)
+        for line in lines
+        if _CONTAINER_MOUNT.search(f"{line.rstrip()} ")
     )
 
 
-# --- serials ------------------------------------------------------------
-# Where outputs name a serial number or another number that is one device's own: the values, to be masked.
-#
-# Pure: text in, values out. UUIDs are found by their form elsewhere; these numbers have none, so they are
-# found by the name that stands beside them.
+# Serial numbers and other numbers that identify a device have no form of their own: the name beside them
+# identifies them.
 
-
-_NAME = (
-    r"(?:[\w. ]{0,24}serial(?:[ _]?(?:number|no\.?))?|s/n|(?:device[_ ])?sn|unique[ _]id|[dnv]?die[ _]id"
-    r"|soc_u?id|[\w.]{0,16}fabric_guid|(?:gpu[_ ])?pdi)"
+_SERIAL_NAMES = (
+    r"[\w. ]{0,24}serial(?:[ _]?(?:number|no\.?))?",
+    r"s/n",
+    r"(?:device[_ ])?sn",
+    r"unique[ _]id",
 )
-_IN_XML = re.compile(rf"<({_NAME})>\s*([^<>\s][^<>]*?)\s*</", re.IGNORECASE)
-_IN_JSON = re.compile(rf'"{_NAME}:?"\s*:\s*"?([^",{{}}\[\]\n]+)', re.IGNORECASE)
-_IN_LINE = re.compile(rf"^[ \t]*{_NAME}[ \t]*:[ \t]*(\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_IN_PROPERTIES = re.compile(r"^unique_id ([0-9]{4,20})$", re.MULTILINE)  # of the compute driver, in decimal
-_OF_FILE = re.compile(rf"^=== \S*/{_NAME}\n(\S.*)$", re.IGNORECASE | re.MULTILINE)
-_COLUMN = re.compile(rf"\s*{_NAME}\s*", re.IGNORECASE)
-
-_SHORTEST = 4
+_SHORTEST_SERIAL = 4
 _NO_NUMBER = frozenset(
     {"n/a", "[n/a]", "none", "unknown", "not supported", "[not supported]", "null", "error"}
 )
 
 
+@cache
+def _serial_patterns() -> tuple[tuple[re.Pattern[str], ...], re.Pattern[str]]:
+    """Patterns of a value beside its name, and of the heading of a column."""
+    names = "|".join((*_SERIAL_NAMES, *(name for plan in plans() for name in plan.serial_names)))
+    name = f"(?:{names})"
+    beside = (
+        rf"<{name}>\s*([^<>\s][^<>]*?)\s*</",  # XML
+        rf'"{name}:?"\s*:\s*"?([^",{{}}\[\]\n]+)',  # JSON
+        rf"^[ \t]*{name}[ \t]*:[ \t]*(\S.*?)[ \t]*$",
+        rf"^=== \S*/{name}\n(\S.*)$",  # a file of a captured tree
+    )
+    flags = re.IGNORECASE | re.MULTILINE
+    return tuple(re.compile(pattern, flags) for pattern in beside), re.compile(rf"\s*{name}\s*", flags)
+
+
 def serials_in(text: str) -> Iterator[str]:
-    for found in (_IN_XML, _IN_JSON, _IN_LINE, _OF_FILE):
-        for match in found.finditer(text):
-            yield from _value(match[match.lastindex or 0])
-    yield from _in_columns(text)
+    patterns, heading = _serial_patterns()
+    for pattern in patterns:
+        for match in pattern.finditer(text):
+            yield from _serial_value(match[1])
+    yield from _serials_in_columns(text, heading)
 
 
-def decimal_ids_in(text: str) -> Iterator[str]:
-    """The chip's number as the compute driver writes it; other sources have it in hexadecimal."""
-    for match in _IN_PROPERTIES.finditer(text):
-        if int(match[1]):
-            yield match[1]
+def decimal_serials_in(text: str) -> Iterator[str]:
+    """Serial numbers in decimal, which other outputs of the same vendor contain in hexadecimal."""
+    for pattern in (pattern for plan in plans() for pattern in plan.decimal_serials):
+        for match in pattern.finditer(text):
+            if int(match[1]):
+                yield match[1]
 
 
-def _in_columns(text: str) -> Iterator[str]:
-    """Of tables with commas or bars: the cells below a heading that names such a number."""
+def _serials_in_columns(text: str, heading: "re.Pattern[str]") -> Iterator[str]:
+    """The cells below a heading for such a number, in tables with commas or bars."""
     for mark in (",", "|"):
         places: list[int] = []
         width = 0
@@ -152,26 +158,25 @@ def _in_columns(text: str) -> Iterator[str]:
             cells = line.split(mark)
             if len(cells) < 3:
                 continue
-            headings = [n for n, cell in enumerate(cells) if _COLUMN.fullmatch(cell)]
+            headings = [n for n, cell in enumerate(cells) if heading.fullmatch(cell)]
             if headings:
                 places, width = headings, len(cells)
             elif places and len(cells) >= width:
                 for place in places:
-                    yield from _value(cells[place])
+                    yield from _serial_value(cells[place])
 
 
-def _value(cell: str) -> Iterator[str]:
+def _serial_value(cell: str) -> Iterator[str]:
     value = cell.strip().strip('"')
     bare = re.sub(r"[^0-9A-Za-z]", "", value.removeprefix("0x").removeprefix("0X"))
-    if len(bare) >= _SHORTEST and bare.strip("0") and value.lower() not in _NO_NUMBER:
+    if len(bare) >= _SHORTEST_SERIAL and bare.strip("0") and value.lower() not in _NO_NUMBER:
         yield value
 
 
 _HEX = "0-9A-Fa-f"
-# A pod's uid stands behind the letters `pod`, of which the last is a digit too.
+# A pod's uid follows the letters `pod`, the last of which is a hexadecimal digit too.
 _UUID = rf"[{_HEX}]{{8}}(?:[-_][{_HEX}]{{4}}){{3}}[-_][{_HEX}]{{12}}(?![{_HEX}])"
 _LONG_HEX = rf"(?:(?<=pod)|(?<![0-9A-Za-z]))[{_HEX}]{{32,128}}(?![0-9A-Za-z])"  # containers, static pods
-_HIP_UUID = rf"(?<=GPU-)[{_HEX}]{{16}}(?![{_HEX}-])"  # AMD: a unique id behind NVIDIA's prefix
 _MAC = rf"(?<![\w:.])(?:[{_HEX}]{{2}}:){{5}}[{_HEX}]{{2}}(?![\w:.])"
 _IPV6 = (
     rf"(?<![\w:.-])(?:(?:[{_HEX}]{{1,4}}:){{7}}[{_HEX}]{{1,4}}"
@@ -179,15 +184,15 @@ _IPV6 = (
 )
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _IPV4 = rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w.])"
-# Versions of four numbers look like addresses; the word before them says what they are.
+# Versions of four numbers look like addresses; the word before them distinguishes them.
 _VERSION_BEFORE = re.compile(
     r"(?:version|firmware|bios|driver|release|(?<![a-z])smi)\W{0,40}$", re.IGNORECASE
 )
 _NO_ADDRESS = re.compile(r"0\.0\.0\.0|127\.|255\.")
-_EXAMPLE_NETWORKS = ("192.0.2", "198.51.100", "203.0.113")  # kept free for documentation
+_EXAMPLE_NETWORKS = ("192.0.2", "198.51.100", "203.0.113")  # reserved for documentation
 
-_LONG = 10  # from here on a value is told from others also within a longer word
-# Names that are everywhere and identify nobody.
+_LONG = 10  # characters from which a value is also masked within a longer word
+# Frequent names that identify no one.
 _COMMON_NAMES = frozenset(
     {
         *declarations(),
@@ -219,7 +224,7 @@ _SHORTEST_NAME = 3
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:
-    """What this node and its people are called."""
+    """Names of this node and its users."""
 
     hosts: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -229,22 +234,22 @@ class Mask:
     def __init__(self, names: NodeNames | None = None) -> None:
         names = names or NodeNames()
         self._numbers: dict[str, dict[str, int]] = {}  # kind -> value -> its number
-        self._serials: dict[str, str] = {}  # as it stands in an output -> its mask
+        self._serials: dict[str, str] = {}  # value in an output -> its mask
         self._hosts = _host_masks(names.hosts)
-        users = dict.fromkeys(user.lower() for user in names.users if _is_telling(user))
+        users = dict.fromkeys(user.lower() for user in names.users if _is_identifying(user))
         self._users = {user: f"user{number}" for number, user in enumerate(users, 1)}
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, texts: Iterable[str]) -> None:
-        """Meet the numbers that are known by their names in one output and stand bare in another: all outputs
-        must be learnt before the first is masked."""
+        """Collect the serial numbers of all outputs before the first is masked: an output may contain a
+        number without the name that another output has beside it."""
         texts = list(texts)
         for text in texts:
             for value in serials_in(text):
                 for form in (value.lower(), value.lower().removeprefix("0x")):
                     self._serials.setdefault(form, self._serial(form))
         for text in texts:
-            for value in decimal_ids_in(text):
+            for value in decimal_serials_in(text):
                 hidden = self._serial(f"{int(value):x}")
                 self._serials.setdefault(value, str(int(hidden, 16)))
         self._pattern = None
@@ -256,7 +261,7 @@ class Mask:
         return self.hide(text)
 
     def hide(self, text: str) -> str:
-        """One pass, so that a mask is never masked again."""
+        """In one pass, so that a mask is never masked again."""
         if self._pattern is None:
             self._pattern = self._compiled()
         return self._pattern.sub(self._replacement, text)
@@ -265,7 +270,7 @@ class Mask:
         kinds = {
             "uuid": _UUID,
             "serial": _any(self._serials),
-            "hex": f"{_LONG_HEX}|{_HIP_UUID}",
+            "hex": "|".join((_LONG_HEX, *(form for plan in plans() for form in plan.hex_ids))),
             "mac": _MAC,
             "ipv6": _IPV6,
             "ipv4": _IPV4,
@@ -289,13 +294,13 @@ class Mask:
         return masks[kind]()
 
     def _number(self, kind: str, value: str) -> int:
-        met = self._numbers.setdefault(kind, {})
-        return met.setdefault(value, len(met) + 1)
+        numbers = self._numbers.setdefault(kind, {})
+        return numbers.setdefault(value, len(numbers) + 1)
 
     def _uuid(self, found: str) -> str:
         digits = re.sub("[-_]", "", found).lower()
         if not digits.strip("0"):
-            return found  # somebody has masked it before
+            return found  # it is masked already
         hidden = f"00000000000040008000{self._number('uuid', digits):012x}"
         places = iter(hidden.upper() if found != found.lower() else hidden)
         return "".join(character if character in "-_" else next(places) for character in found)
@@ -321,8 +326,8 @@ class Mask:
         return f"{_EXAMPLE_NETWORKS[place // 254 % len(_EXAMPLE_NETWORKS)]}.{place % 254 + 1}"
 
     def _serial(self, value: str) -> str:
-        """Same length, digits for digits: `1650123456789` becomes `1000000000001`. The same number with and
-        without 0x, in capitals or not, is the same."""
+        """Same length, digits for digits: `1650123456789` becomes `1000000000001`. Prefix 0x and case do not
+        matter."""
         bare = value.lower().removeprefix("0x")
         number = self._number("serial", bare)
         prefix = value[: len(value) - len(bare)]
@@ -332,12 +337,12 @@ class Mask:
         for place, digit in zip(reversed(free), reversed(str(number)), strict=False):
             shape[place] = digit
         if free and shape[free[0]] == "0":
-            shape[free[0]] = "1"  # so that a bare number does not begin with 0, which JSON refuses
+            shape[free[0]] = "1"  # JSON does not allow a number with a leading 0
         return prefix.lower() + "".join(shape)
 
     @staticmethod
     def _like(hidden: str, found: str) -> str:
-        """In the letters of what it stands for."""
+        """In upper case if the value is."""
         if found.upper() != found:
             return hidden
         return hidden.upper().replace("0X", found[:2], 1) if hidden.startswith("0x") else hidden.upper()
@@ -367,7 +372,7 @@ def _host_masks(hosts: Iterable[str]) -> dict[str, str]:
     domains: dict[str, str] = {}
     for host in dict.fromkeys(host.lower() for host in hosts):
         short, _, domain = host.partition(".")
-        if _is_telling(short):
+        if _is_identifying(short):
             masks.setdefault(short, shorts.setdefault(short, f"node{len(shorts) + 1}"))
         if domain:
             masks.setdefault(domain, domains.setdefault(domain, f"domain{len(domains) + 1}.invalid"))
@@ -376,5 +381,5 @@ def _host_masks(hosts: Iterable[str]) -> dict[str, str]:
     return masks
 
 
-def _is_telling(name: str) -> bool:
+def _is_identifying(name: str) -> bool:
     return len(name) >= _SHORTEST_NAME and name.lower() not in _COMMON_NAMES and not name.isdecimal()

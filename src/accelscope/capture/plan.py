@@ -1,7 +1,9 @@
-"""What is to be saved of one vendor: its tools' commands, and files of the kernel."""
+"""What `accelscope capture` saves of a vendor: outputs of its tools, and files of the kernel."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from accelscope.model import Vendor
@@ -9,15 +11,15 @@ from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import ReaderOptions
 from accelscope.vendors.declaration import VendorSetting
 
-RootName = Literal["proc", "sys", "dev"]  # of Paths
+RootName = Literal["proc", "sys", "dev"]  # fields of Paths
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    source: str  # the name that `accelscope parse` has for the output, or one in its manner
+    source: str  # name of the output for `accelscope parse`, or a similar name
     tool: VendorSetting
     arguments: tuple[str, ...]
-    tag: str = ""  # tells several runs of one source apart: `npu0`
+    tag: str = ""  # distinguishes runs of one source: `npu0`
 
     @property
     def text(self) -> str:
@@ -26,22 +28,22 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Small files, saved one below the other in one text. Only named files are read: some files of a driver
-    do something when they are."""
+    """Small files, saved one after the other in one text. Only the named files are read: reading some of a
+    driver's files has side effects."""
 
     source: str
     root: RootName
     folders: tuple[str, ...]  # patterns below the root
-    files: tuple[str, ...]  # patterns below each folder; none: the folders' own names are all that is saved
-    only: tuple[str, str] | None = None  # folders whose file of this name holds this
-    # Of folders whose file of this name begins so, that file is all that is read: more would wake a device.
+    files: tuple[str, ...]  # patterns below each folder; empty: only the names of the folders are saved
+    only: tuple[str, str] | None = None  # file and content: only folders where they match
+    # File and beginning of its content: where they match, only this file is read, because the device sleeps.
     asleep: tuple[str, str] | None = None
 
 
-Outputs = Mapping[str, str]  # source -> what it printed
+Outputs = Mapping[str, str]  # source -> output
 
 
-def nothing_more(_: Outputs) -> Iterable[Command]:
+def no_commands(_: Outputs) -> Iterable[Command]:
     return ()
 
 
@@ -54,12 +56,19 @@ class Plan:
     vendor: Vendor
     commands: tuple[Command, ...]
     trees: tuple[Tree, ...]
-    then: Callable[[Outputs], Iterable[Command]] = nothing_more  # commands that need the answers before
-    then_text: tuple[str, ...] = ()  # the same for people, before there are answers
+    then: Callable[[Outputs], Iterable[Command]] = no_commands  # commands that depend on these outputs
+    then_text: tuple[str, ...] = ()  # description of these commands for --help and documentation
     environment: Callable[[ReaderOptions], Mapping[str, str] | None] = own_environment
 
+    # Forms of secrets and identifiers in this vendor's outputs, see accelscope.capture.mask
+    command_lines: tuple[re.Pattern[str], ...] = ()  # groups: text before the command, command, text after it
+    serial_names: tuple[str, ...] = ()  # patterns of names of numbers that identify a device
+    decimal_serials: tuple[re.Pattern[str], ...] = ()  # group 1: such a number, elsewhere in hexadecimal
+    hex_ids: tuple[str, ...] = ()  # patterns of identifiers that are recognised by their form
 
+
+@cache
 def plans() -> tuple[Plan, ...]:
-    """Those of all vendors."""
+    """The plans of all vendors."""
     vendors = declarations().values()
     return tuple(vendor.load(vendor.capture_plan) for vendor in vendors if vendor.capture_plan)

@@ -1,6 +1,8 @@
 """What `accelscope capture` saves for AMD: the output of amd-smi and rocm-smi, and the driver's files in
 /sys."""
 
+import re
+
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.model import Vendor
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
@@ -89,4 +91,7 @@ PLAN = Plan(
             ),
         ),
     ),
+    command_lines=(re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")'),),  # rocm-smi
+    decimal_serials=(re.compile(r"^unique_id ([0-9]{4,20})$", re.MULTILINE),),  # properties of a KFD node
+    hex_ids=(r"(?<=GPU-)[0-9A-Fa-f]{16}(?![0-9A-Fa-f-])",),  # HIP's uuid: a unique id after GPU-
 )

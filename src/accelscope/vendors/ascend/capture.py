@@ -38,4 +38,8 @@ PLAN = Plan(
     ),
     trees=(Tree("ascend-devices", "dev", ("davinci*", "devmm_svm", "hisi_hdc"), ()),),
     environment=smi.environment,
+    command_lines=(
+        re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE),
+    ),
+    serial_names=(r"[dnv]?die[ _]id",),
 )

@@ -77,4 +77,5 @@ PLAN = Plan(
         ),
         Tree("furiosa-devices", "dev", ("npu*", "rngd/*"), ()),
     ),
+    serial_names=("soc_u?id",),
 )
