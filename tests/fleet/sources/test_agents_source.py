@@ -19,8 +19,8 @@ from tests.fleet.sources.stub_cluster import StubCluster, access_to, answering, 
 from accelscope.fleet.api_server.objects import decode_agent_pod, pod_key
 from accelscope.fleet.clusters import AgentsEntry
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
-from accelscope.fleet.sources.agents import AgentsSource, DirectReach, ProxyReach
-from accelscope.fleet.sources.round import LoopShare, Pace
+from accelscope.fleet.sources.agents import AgentsSource, DirectTransport, ProxyTransport
+from accelscope.fleet.sources.round import LoopThrottle, RequestPacer
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, Vendor
@@ -41,24 +41,24 @@ async def agents_of(
     *,
     concurrency: int = 8,
     timeout_seconds: float = 5.0,
-    loop_share: LoopShare | None = None,
+    loop_throttle: LoopThrottle | None = None,
 ) -> AsyncIterator[AgentsSource]:
     entry = entry or AgentsEntry()
     async with (
         cluster.running() as server,
         session_at(access_to(server), timeout_seconds=timeout_seconds) as session,
     ):
-        pods = session.follow(
+        pods = session.informer(
             pods_in(entry.namespace, entry.label_selector), decode=decode_agent_pod, key=pod_key
         )
         direct = entry.via == "direct"
         source = AgentsSource(
             pods,
-            DirectReach(entry, connections=8, timeout_seconds=timeout_seconds)
+            DirectTransport(entry, connections=8, timeout_seconds=timeout_seconds)
             if direct
-            else ProxyReach(session, entry),
-            pace=Pace(10_000),
-            loop_share=loop_share or LoopShare(),
+            else ProxyTransport(session, entry),
+            pace=RequestPacer(10_000),
+            loop_throttle=loop_throttle or LoopThrottle(),
             concurrency=concurrency,
             token_file=entry.token_file,
         )
@@ -132,7 +132,7 @@ def test_an_old_agent_without_an_age_is_put_right_by_the_time_it_answers_with(of
             report = said["node-a"]
             assert isinstance(report, NodeReport)
             assert abs(time.time() - 5 - report.taken_at) < 3
-            assert report.document == b""  # it did not come compressed
+            assert report.document == b""  # it was not compressed
 
     run(go())
 
@@ -270,10 +270,10 @@ def test_a_cluster_whose_large_documents_come_slowly_does_not_keep_others_from_t
         large = document("nvidia-h100x8")
         large["labels"] = [[f"label{number}", "x" * 1000] for number in range(3000)]
         good.add_agent("agent-a", "node-a", answering(large))
-        share = LoopShare()
+        share = LoopThrottle()
         async with (
-            agents_of(slow, timeout_seconds=60.0, loop_share=share) as held_up,
-            agents_of(good, loop_share=share) as agents,
+            agents_of(slow, timeout_seconds=60.0, loop_throttle=share) as held_up,
+            agents_of(good, loop_throttle=share) as agents,
         ):
             waiting = asyncio.create_task(one_round(held_up))
             while stuck < 3 + 2:  # each once, and then as many as large ones may come at a time
@@ -447,7 +447,7 @@ def test_a_node_with_several_agents_that_all_fail_names_each_reason() -> None:
             failure = said["node-a"]
             assert isinstance(failure, NodeFailure)
             assert "connection refused" in failure.text
-            assert "agent-b sent no snapshot" in failure.text
+            assert "agent-b sent an invalid snapshot" in failure.text
 
     run(go())
 

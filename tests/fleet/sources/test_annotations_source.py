@@ -17,11 +17,11 @@ from tests.fleet.sources.stub_cluster import StubCluster, access_to, node, one_r
 from accelscope.fleet.api_server.objects import decode_node
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.annotations import AnnotationsSource, BadAnnotation, read_annotation
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.kube.listwatch import all_nodes
 from accelscope.model import HealthState, Snapshot, Vendor
 from accelscope.model.snapshot import AgentState
-from accelscope.sinks.documents import devices_document, fitted, timestamp, vendor_document
+from accelscope.sinks.documents import devices_document, fit, timestamp, vendor_document
 from accelscope.vendors.ascend import VENDOR as ASCEND
 
 NPU, NEUTRAL = "k8s-monitor.io/npu-metrics", "accelscope.io/devices"
@@ -47,9 +47,9 @@ def npu(*chips: dict[str, Any], at: float | None = None) -> str:
 @asynccontextmanager
 async def source_of(cluster: StubCluster) -> AsyncIterator[AnnotationsSource]:
     async with cluster.running() as server, session_at(access_to(server)) as session:
-        nodes = session.follow(all_nodes(), decode=decode_node, key=lambda each: each.name)
+        nodes = session.informer(all_nodes(), decode=decode_node, key=lambda each: each.name)
         try:
-            yield AnnotationsSource(nodes, loop_share=LoopShare())
+            yield AnnotationsSource(nodes, loop_throttle=LoopThrottle())
         finally:
             await nodes.close()
 
@@ -181,10 +181,10 @@ def test_our_own_sink_s_documents_are_read_back() -> None:
     snapshot = Snapshot(
         node="n", taken_at=1_700_000_000.0, agent=AgentState(version="1", started_at=0.0), devices=chips
     )
-    read_back = npu_metrics(fitted(vendor_document(ASCEND, snapshot)).text)
+    read_back = npu_metrics(fit(vendor_document(ASCEND, snapshot)).text)
     assert read_back.written_at == snapshot.taken_at
     assert read_back.devices == chips
-    [neutral] = neutral_devices(fitted(devices_document(snapshot)).text).devices
+    [neutral] = neutral_devices(fit(devices_document(snapshot)).text).devices
     assert (neutral.id, neutral.utilization_ratio) == (chips[0].id, 0.73)
     assert neutral.memory_total_bytes == chips[0].memory_total_bytes
 

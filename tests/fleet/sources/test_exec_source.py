@@ -14,7 +14,7 @@ from accelscope.fleet.api_server.objects import decode_driver_pod, pod_key
 from accelscope.fleet.clusters import ExecEntry
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.exec import ExecSource
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, ProcessType
@@ -82,10 +82,10 @@ async def drivers_of(
     entry = entry or ExecEntry(ttl_seconds=0, timeout_seconds=5, per_second=10_000)
     async with cluster.running() as server, session_at(access_to(server)) as session:
         pods = [
-            session.follow(pods_in(namespace), decode=decode_driver_pod, key=pod_key)
+            session.informer(pods_in(namespace), decode=decode_driver_pod, key=pod_key)
             for namespace in entry.namespaces
         ]
-        source = ExecSource(session, pods, entry, is_covered=covered, loop_share=LoopShare())
+        source = ExecSource(session, pods, entry, is_covered=covered, loop_throttle=LoopThrottle())
         try:
             yield source
         finally:

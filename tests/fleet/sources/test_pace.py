@@ -5,7 +5,7 @@ from collections import Counter
 
 from tests.fleet.loop import run
 
-from accelscope.fleet.sources.round import LoopShare, Pace
+from accelscope.fleet.sources.round import LoopThrottle, RequestPacer
 
 TASKS = 100
 
@@ -28,11 +28,11 @@ class Passes:
 
 def test_few_requests_begin_in_one_pass_however_many_could() -> None:
     async def go() -> None:
-        share, pace, passes = LoopShare(), Pace(1e9), Passes()
+        share, pace, passes = LoopThrottle(), RequestPacer(1e9), Passes()
         begun: Counter[int] = Counter()
 
         async def begin() -> None:
-            await share.room(pace)
+            await share.wait(pace)
             begun[passes.number] += 1
 
         async with asyncio.TaskGroup() as group:
@@ -47,8 +47,8 @@ def test_few_requests_begin_in_one_pass_however_many_could() -> None:
 
 def test_who_gives_up_waiting_does_not_keep_others_from_their_turn() -> None:
     async def go() -> None:
-        share, pace = LoopShare(), Pace(1e9)
-        waiting = [asyncio.create_task(share.room(pace)) for _ in range(TASKS)]
+        share, pace = LoopThrottle(), RequestPacer(1e9)
+        waiting = [asyncio.create_task(share.wait(pace)) for _ in range(TASKS)]
         await asyncio.sleep(0)
         for task in waiting[10:90]:
             task.cancel()
@@ -62,7 +62,7 @@ def test_who_gives_up_waiting_does_not_keep_others_from_their_turn() -> None:
 
 def test_answers_are_worked_on_one_in_a_pass() -> None:
     async def go() -> None:
-        share, passes = LoopShare(), Passes()
+        share, passes = LoopThrottle(), Passes()
         worked: Counter[int] = Counter()
 
         async def work() -> None:

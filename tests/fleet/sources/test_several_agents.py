@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from tests.fleet.store.nodes import device, snapshot
 
-from accelscope.fleet.sources.snapshots import Heard, together
+from accelscope.fleet.sources.snapshots import AgentSnapshot, merge_agents
 from accelscope.model import Health, HealthState, Partition, identity_of
 
 
 def test_devices_of_a_silent_agent_are_as_old_as_its_last_word_unless_they_were_never_read() -> None:
     known = [device("a"), device("b", stale=True, read_at=80.0), device("c", stale=True)]
-    silent = Heard(snapshot=snapshot(known, taken_at=100.0), taken_at=100.0, trouble="timeout")
-    answers = Heard(snapshot=snapshot([device("d", read_at=200.0)], taken_at=200.0), taken_at=200.0)
-    read_at = {each.id: each.read_at for each in together([silent, answers]).snapshot.devices}
+    silent = AgentSnapshot(snapshot=snapshot(known, taken_at=100.0), taken_at=100.0, failure="timeout")
+    answers = AgentSnapshot(snapshot=snapshot([device("d", read_at=200.0)], taken_at=200.0), taken_at=200.0)
+    read_at = {each.id: each.read_at for each in merge_agents([silent, answers]).snapshot.devices}
     assert read_at == {"nvidia:d": 200.0, "nvidia:a": 100.0, "nvidia:b": 80.0, "nvidia:c": None}
 
 
@@ -30,8 +30,8 @@ def test_devices_of_a_silent_agent_keep_their_whole_identity() -> None:
         chip_count=2,
         partitions=(Partition(id="gi0", uuid="MIG-1", profile="1g.10gb"),),
     )
-    silent = Heard(snapshot=snapshot([known], taken_at=100.0), taken_at=100.0, trouble="timeout")
-    answers = Heard(snapshot=snapshot([device("d")], taken_at=200.0), taken_at=200.0)
-    [kept] = [each for each in together([silent, answers]).snapshot.devices if each.id == known.id]
+    silent = AgentSnapshot(snapshot=snapshot([known], taken_at=100.0), taken_at=100.0, failure="timeout")
+    answers = AgentSnapshot(snapshot=snapshot([device("d")], taken_at=200.0), taken_at=200.0)
+    [kept] = [each for each in merge_agents([silent, answers]).snapshot.devices if each.id == known.id]
     health = Health(HealthState.UNKNOWN, "its agent does not answer: timeout")
     assert kept == replace(identity_of(known), health=health, stale=True, read_at=100.0)

@@ -86,9 +86,7 @@ def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
     result = decoded(document)
     snapshot = result.snapshot
     assert not result.whole
-    assert result.remark == (
-        'devices of vendors that this version does not know were left out: "cerebras" (1)'
-    )
+    assert result.remark == ('left out devices of vendors that this version does not support: "cerebras" (1)')
     [device] = snapshot.devices
     assert device.health.state is HealthState.UNKNOWN
     assert device.health.reason == "it yawns"

@@ -16,15 +16,15 @@ from tests.fleet.sources.test_annotations_source import annotated, source_of
 from tests.fleet.sources.test_exec_source import VALUES, clusters_with, drivers_of, row, smi
 from tests.fleet.sources.test_plausible_numbers import DEVICE, MINIMAL, written
 
-from accelscope.fleet.rows import NodeFailure, NodeReport, Saying
-from accelscope.fleet.sources.exec import _MOST_ADDRESSES
+from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUpdate
+from accelscope.fleet.sources.exec import _MAX_ADDRESSES
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, TooLarge, decode_snapshot, glance
 from accelscope.sinks.documents import timestamp
 
 LONG = "x" * 5000
 
 
-def cut_in(saying: Saying, field: str) -> None:
+def cut_in(saying: NodeUpdate, field: str) -> None:
     assert isinstance(saying, NodeReport), saying
     assert saying.remark == f"texts of more than {TEXT_LIMIT} characters were cut: {field}"
     assert saying.document == b""  # what came would bring the text back
@@ -108,7 +108,7 @@ def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_it_is_
         failure = said["node-a"]
         assert isinstance(failure, NodeFailure)
         assert failure.reason == "too_large"
-        assert "do not come compressed" in failure.text
+        assert "do not compress" in failure.text
         assert isinstance(said["node-b"], NodeReport)
 
     run(go())
@@ -165,7 +165,7 @@ def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() ->
             for number in range(4):
                 rounds = number
                 await one_round(driver)
-            assert 0 < len(driver._nodes["node-0"].ids_by_address) <= _MOST_ADDRESSES
+            assert 0 < len(driver._nodes["node-0"].ids_by_address) <= _MAX_ADDRESSES
 
     run(go())
 

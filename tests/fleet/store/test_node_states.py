@@ -71,7 +71,7 @@ def test_a_reading_is_fresh_then_stale_then_forgotten(store: FleetStore, clock: 
     clock.advance(1)
     store.tick()
     assert nodes(store)["n1"].state == devices(store)["nvidia:a"].state == "stale"
-    assert nodes(store)["n1"].reason == "no newer reading came"
+    assert nodes(store)["n1"].reason == "no new reading"
     assert [row.state for row in store.pods.rows(store.pods.positions())] == ["stale"]
     assert [row.state for row in store.processes.rows(store.processes.positions())] == ["stale"]
     clock.advance(839)
@@ -111,7 +111,7 @@ def test_a_node_that_says_nothing_has_changed_goes_on_ageing(store: FleetStore, 
     store.tick()
     store.take("berlin", NodeUnchanged(node="n1", source=AGENTS))
     assert nodes(store)["n1"].state == "unread"
-    assert nodes(store)["n1"].reason == "its last reading is older than readings are kept"
+    assert nodes(store)["n1"].reason == "its last reading has expired"
 
 
 def test_a_reading_that_is_too_old_to_keep_is_not_shown(store: FleetStore, clock: Clock) -> None:
@@ -235,7 +235,7 @@ def test_a_cluster_has_no_more_rows_than_its_share(clock: Clock, kind: str, limi
     store.take("berlin", report("n2", shown, clock.now))
     refused = nodes_of(store, "berlin")["n2"]
     assert (refused.state, refused.devices) == ("unread", 0)
-    assert refused.reason == f"its cluster has more than {limit} {kind}"
+    assert refused.reason == f"its cluster exceeds the limit of {limit} {kind}"
     assert {row.state for row in (*nodes_of(store, "oslo").values(), nodes_of(store, "berlin")["n1"])} == {
         "fresh"
     }
@@ -281,7 +281,7 @@ def test_a_higher_source_counts_while_it_is_fresh(store: FleetStore, clock: Cloc
 def test_a_source_that_tells_less_does_not_take_over_when_all_fell_silent_together(
     store: FleetStore, clock: Clock
 ) -> None:
-    """A cluster out of reach: an annotation that is written seldom is fresh for longer, and no newer."""
+    """When a cluster is unreachable, a rarely written annotation stays fresh for longer but is not newer."""
     store.take("berlin", report("n1", [device(utilization_ratio=0.2)], clock.now, AGENTS))
     seldom = snapshot([device(utilization_ratio=0.3)], interval_seconds=60.0)
     store.take("berlin", report("n1", seldom, clock.advance(5), ANNOTATIONS))

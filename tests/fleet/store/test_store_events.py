@@ -69,7 +69,7 @@ def test_devices_that_appear_and_vanish_are_told_but_not_the_first_ones(
     store.take("berlin", report("n1", [device("b"), device("c")], clock.now))
     assert told(store) == [
         (EventKind.DEVICE_NEW, Severity.INFO, "nvidia:c appeared"),
-        (EventKind.DEVICE_GONE, Severity.WARNING, "nvidia:a is no longer reported by its node"),
+        (EventKind.DEVICE_GONE, Severity.WARNING, "nvidia:a is no longer reported"),
     ]
 
 
@@ -88,8 +88,8 @@ def test_a_cluster_out_of_reach_is_told_once_and_explains_its_nodes(store: Fleet
     store.describe(ClusterView(id="berlin", reachable=True))
     store.take("berlin", report("n1", [device()], clock.now))
     assert told(store) == [
-        (EventKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "berlin is out of reach: token revoked"),
-        (EventKind.CLUSTER_BACK, Severity.INFO, "berlin is within reach again"),
+        (EventKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "berlin is unreachable: token revoked"),
+        (EventKind.CLUSTER_BACK, Severity.INFO, "berlin is reachable again"),
     ]
 
 

@@ -12,7 +12,7 @@ from tests.fleet.store.nodes import Clock, report, snapshot
 
 from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.node_rows import Part, Place, rows_of, text_size
+from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, rows_of, text_size
 from accelscope.fleet.store.query import layout_of
 from accelscope.fleet.store.texts import Texts, held_bytes
 from accelscope.model import (
@@ -105,12 +105,12 @@ def test_a_reading_that_takes_too_much_is_refused_and_its_node_names_the_reason(
     store = store_of(clock)
     store.take("a", report("n", named("python"), clock.now))
     store.take("a", report("n", named(*(noise(1000) for _ in range(5000))), clock.advance(15)))
-    assert reason_of(store) == ("fresh", "its reading takes 17.2 MiB, of 4.0 MiB for a node")
+    assert reason_of(store) == ("fresh", "its reading of 17.2 MiB exceeds the limit of 4.0 MiB")
     known = store.snapshot("a", "n")
     assert known is not None
     assert [process.name for process in known.processes] == ["python"]  # of before
     store.take("a", NodeUnchanged(node="n", source=SourceKind.AGENTS))
-    assert reason_of(store)[1] == "its reading takes 17.2 MiB, of 4.0 MiB for a node"
+    assert reason_of(store)[1] == "its reading of 17.2 MiB exceeds the limit of 4.0 MiB"
     store.take("a", report("n", named("python3"), clock.advance(15)))
     assert reason_of(store) == ("fresh", None)
 
@@ -162,7 +162,7 @@ def test_texts_beyond_ascii_count_with_all_bytes_that_they_take(where: str) -> N
     state, reason = reason_of(store)
     assert state == "unread"
     assert reason is not None
-    assert reason.endswith("of 4.0 MiB for a node")
+    assert reason.endswith("exceeds the limit of 4.0 MiB")
 
 
 def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
@@ -180,7 +180,7 @@ def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
     state, reason = reason_of(store)
     assert state == "unread"
     assert reason is not None
-    assert reason.endswith("of 4.0 MiB for a node")
+    assert reason.endswith("exceeds the limit of 4.0 MiB")
 
 
 def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
@@ -190,7 +190,7 @@ def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
     for number in range(5):
         store.take("a", report(f"n{number}", large, clock.now))
     taken = [reason_of(store, f"n{number}") for number in range(5)]
-    limit = "the readings of its cluster take 7.0 MiB, which is the limit"
+    limit = "the readings of its cluster exceed the limit of 7.0 MiB"
     assert taken == [("fresh", None)] * 3 + [("unread", limit)] * 2
     store.take("b", report("n0", large, clock.now))
     assert reason_of(store, "n0", "b") == ("fresh", None)
@@ -265,8 +265,8 @@ def test_every_text_of_a_row_is_counted() -> None:
             ),
         ),
     )
-    part = Part(source="agents", state="fresh", taken_at=1.0, snapshot=shown, vendors=("nvidia",))
-    rows = rows_of(Place(cluster="c", node="n", simulated=False), [part])
+    part = SourceReading(source="agents", state="fresh", taken_at=1.0, snapshot=shown, vendors=("nvidia",))
+    rows = rows_of(NodeIdentity(cluster="c", node="n", simulated=False), [part])
     held = {
         value
         for row in (*rows.devices, *rows.pods, *rows.processes)

@@ -1,7 +1,7 @@
-"""The agents of a cluster: found by a watch on their pods, read at `/snapshot`.
+"""The agents source: a watch discovers the pods of agents, and their snapshots are read at `/snapshot`.
 
-An agent tells how old its reading is, so that nobody's clock has to be right, and answers 304 while it has no
-new one.
+An agent reports the age of its reading, so that clocks need not be synchronised, and answers 304 if it has no
+new reading.
 """
 
 import asyncio
@@ -21,23 +21,36 @@ from accelscope.files import open_regular
 from accelscope.fleet.api_server import Informer, Reply, Session, pod_proxy_path
 from accelscope.fleet.api_server.objects import AgentPod, pod_key
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry
-from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.round import LoopShare, Pace, Round, not_found_yet, passes_by_itself
+from accelscope.fleet.rows import (
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    SourceKind,
+    SourceOutcome,
+    UpdateHandler,
+)
+from accelscope.fleet.sources.round import (
+    LoopThrottle,
+    RefreshRound,
+    RequestPacer,
+    is_temporary,
+    wait_for_discovery,
+)
 from accelscope.fleet.sources.snapshots import (
+    AgentSnapshot,
     BadDocument,
     Decoded,
-    Heard,
     IncompatibleSchema,
     TooLarge,
     decode_snapshot,
     glance,
+    merge_agents,
     reported,
-    together,
 )
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model import Snapshot
 
-# --- reach ------------------------------------------------------------
+# --- transport ------------------------------------------------------------
 # How an agent is reached: through the API server's pod proxy, or straight at its pod's address.
 
 
@@ -45,16 +58,17 @@ _PATH = "/snapshot"
 _PORT_NAME = "metrics"  # of the agent's container, by our chart
 
 
-class Reach(Protocol):
-    """`get` raises KubeError. The limit is for what is decompressed."""
+class AgentTransport(Protocol):
+    """`get` raises KubeError. The limit applies to the decompressed body."""
 
     async def get(self, pod: AgentPod, headers: Mapping[str, str], limit_bytes: int) -> Reply: ...
 
     async def close(self) -> None: ...
 
 
-class ProxyReach:
-    """The API server talks to agents for us: it must be let to their port, and we to `pods/proxy`."""
+class ProxyTransport:
+    """Requests through the API server's pod proxy. Needs permission for `pods/proxy`, and the API server must
+    reach the port of the agents."""
 
     def __init__(self, session: Session, entry: AgentsEntry) -> None:
         self._session = session
@@ -65,16 +79,16 @@ class ProxyReach:
         return await self._session.get(path, headers=headers, limit_bytes=limit_bytes)
 
     async def close(self) -> None:
-        """The session is not ours."""
+        """The session belongs to the cluster."""
 
 
-class DirectReach:
-    """One pool of connections for all agents of a cluster; CA and client certificate are for all of them."""
+class DirectTransport:
+    """Requests to the addresses of the pods, with one connection pool for all agents of a cluster."""
 
     def __init__(self, entry: AgentsEntry, *, connections: int, timeout_seconds: float) -> None:
         self._entry = entry
         access = AddressAccess(
-            url=f"{entry.scheme}://agents.invalid",  # each request says which
+            url=f"{entry.scheme}://agents.invalid",  # each request has its own address
             ca_file=entry.ca_file,
             insecure_skip_tls_verify=entry.insecure_skip_tls_verify,
             tls_server_name=entry.tls_server_name,
@@ -82,7 +96,7 @@ class DirectReach:
             client_key_file=entry.client_key_file,
             plain_http=True,
         )
-        # Without the environment: the proxy that it names is not for addresses of pods.
+        # Without the environment: its proxy settings do not apply to addresses of pods.
         self._session = Session(access, connections=connections, timeout_seconds=timeout_seconds, environ={})
 
     async def get(self, pod: AgentPod, headers: Mapping[str, str], limit_bytes: int) -> Reply:
@@ -97,63 +111,63 @@ class DirectReach:
 
 
 def port_of(pod: AgentPod, entry: AgentsEntry) -> int:
-    """The entry's where it says another than the usual; else the pod's own word for it."""
-    usual = AgentsEntry().port
-    return entry.port if entry.port != usual else pod.ports.get(_PORT_NAME, usual)
+    """The port of the entry if it is not the default, else the named port of the pod."""
+    default = AgentsEntry().port
+    return entry.port if entry.port != default else pod.ports.get(_PORT_NAME, default)
 
 
 AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
 _TOKEN_LIMIT = 64 << 10  # bytes of the file
-_LEAST_PATIENCE = 16  # failures in a row
-# A node with eight devices says some 100 KB. Larger documents come few at a time, so that a cluster which
-# sends nothing but them does not fill the memory.
-_USUAL_BYTES = 1 << 20
-_MOST_BYTES = 16 << 20
+_MIN_FAILURES = 16  # in a row, before a refresh is given up
+# The document of a node with eight devices is about 100 KB. Few larger documents are received at a time, so
+# that a cluster with many of them does not fill the memory.
+_SMALL_BYTES = 1 << 20
+_MAX_BYTES = 16 << 20
 _LARGE_AT_ONCE = 2
-_LEFT_ALONE_SECONDS = 300.0  # an agent that sends even more
-# Of all agents that share a node with others, in one cluster, compressed: their last readings are kept here.
-_MOST_BYTES_KEPT = 256 << 20
+_SKIP_SECONDS = 300.0  # an agent that sends even more is skipped
+# Compressed, of all agents in one cluster that share a node with others: their last readings are stored here.
+_STORED_BYTES_LIMIT = 256 << 20
 _NOT_MODIFIED = 304
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 
 class _LastReading(Struct, frozen=True, kw_only=True, gc=False):
-    """The last reading of an agent that shares its node with others: it is merged with theirs each time that
-    one of them has a new one. Compressed, since as objects it takes ten times the memory."""
+    """The last reading of an agent that shares its node with others: it is merged with theirs whenever one of
+    them has a new reading. Compressed, because objects take ten times the memory."""
 
     document: bytes  # gzip or zlib
     taken_at: float
     remark: str | None
-    trouble: str | None = None  # why the agent did not answer this time
+    failure: str | None = None  # of the last request
 
-    def heard(self) -> Heard:
-        return Heard(
+    def decompressed(self) -> AgentSnapshot:
+        return AgentSnapshot(
             snapshot=_SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB)),
             taken_at=self.taken_at,
-            trouble=self.trouble,
+            failure=self.failure,
             remark=self.remark,
         )
 
 
 class _Agent(Struct, gc=False):
-    """What is remembered of one pod."""
+    """The state of one pod."""
 
     tag: str | None = None
-    large: bool = False  # its document is beyond the usual
-    left_alone_until: float = float("-inf")  # by the steady clock
+    large: bool = False  # its document exceeds _SMALL_BYTES
+    skipped_until: float = float("-inf")  # monotonic clock
     last: _LastReading | None = None  # only where a node has several agents
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     reply: Reply
-    came_at: float  # seconds since the epoch
+    received_at: float  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
+class _AgentFailure:
     reason: str
     text: str
     incompatible: bool = False
@@ -165,33 +179,33 @@ class AgentsSource:
     def __init__(
         self,
         pods: Informer[AgentPod],
-        reach: Reach,
+        transport: AgentTransport,
         *,
-        pace: Pace,
-        loop_share: LoopShare,
+        pace: RequestPacer,
+        loop_throttle: LoopThrottle,
         concurrency: int,
         token_file: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._pods = pods
-        self._reach = reach
+        self._transport = transport
         self._pace = pace
-        self._loop_share = loop_share
+        self._loop_throttle = loop_throttle
         self._concurrency = concurrency
         self._token_file = token_file
         self._clock = clock
-        # Of this cluster: one that sends slowly must not keep others from sending theirs. What is worked on
-        # is one of all clusters, by the share of the loop.
-        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # held while a large answer comes and is worked on
+        # Per cluster: a slow cluster must not delay the others. The loop throttle limits decoding over all
+        # clusters.
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # held while a large answer is received and decoded
         self._agents: dict[str, _Agent] = {}
-        self._bytes_kept = 0
+        self._stored_bytes = 0
         self._sees_devices = False
 
     def sees_accelerators(self) -> bool:
         return self._sees_devices
 
-    async def refresh(self, take: Take) -> SourceOutcome:
-        if (unknown := await not_found_yet(self._pods)) is not None:
+    async def refresh(self, take: UpdateHandler) -> SourceOutcome:
+        if (unknown := await wait_for_discovery(self._pods)) is not None:
             return unknown
         try:
             headers = self._token_header()
@@ -201,199 +215,220 @@ class AgentsSource:
         pods = self._pods.items
         self._agents = {key: agent for key, agent in self._agents.items() if key in pods}
         kept = (agent.last for agent in self._agents.values())
-        self._bytes_kept = sum(len(last.document) for last in kept if last is not None)
+        self._stored_bytes = sum(len(last.document) for last in kept if last is not None)
         nodes: dict[str, list[AgentPod]] = {}
         for pod in pods.values():
             if pod.node is not None:
                 nodes.setdefault(pod.node, []).append(pod)
-        this = Round(take, patience=max(self._concurrency, _LEAST_PATIENCE))
+        refresh_round = RefreshRound(take, max_failures=max(self._concurrency, _MIN_FAILURES))
 
-        async def ask(node: str) -> None:
-            await self._ask_node(node, nodes[node], headers, this)
+        async def read(node: str) -> None:
+            await self._read_node(node, nodes[node], headers, refresh_round)
 
-        await this.over(nodes, ask, at_once=min(self._concurrency, len(nodes)))
-        lost = self._pods.error  # what is known of them is no longer current
+        await refresh_round.run(nodes, read, at_once=min(self._concurrency, len(nodes)))
+        lost = self._pods.error  # the list of pods may be outdated
         if lost is not None:
-            return this.outcome(len(nodes), reason=lost.reason, text=lost.text)
-        return this.outcome(len(nodes))
+            return refresh_round.outcome(len(nodes), reason=lost.reason, text=lost.text)
+        return refresh_round.outcome(len(nodes))
 
     async def close(self) -> None:
         await self._pods.close()
-        await self._reach.close()
+        await self._transport.close()
 
-    async def _ask_node(
-        self, node: str, pods: list[AgentPod], headers: Mapping[str, str], this: Round
+    async def _read_node(
+        self, node: str, pods: list[AgentPod], headers: Mapping[str, str], refresh_round: RefreshRound
     ) -> None:
         ready = [pod for pod in pods if pod.ready]
         if not ready:
             text = f"the agent's pod {pods[0].name} is not ready"
-            this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
+            refresh_round.report(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
             return
-        # Of an agent beside others that is not ready now, its devices are still named.
-        asked = [pod for pod in pods if pod.ready or (len(pods) > 1 and self._agent(pod).last is not None)]
-        if not any(self._agent(pod).large for pod in asked):
-            answers = await self._ask_all(asked, headers)
-            if not any(self._agent(pod).large for pod in asked):
-                await self._say(node, asked, answers, this)
+        # Devices of an agent that is not ready are still listed if another agent of the node is ready.
+        requested = [
+            pod for pod in pods if pod.ready or (len(pods) > 1 and self._agent(pod).last is not None)
+        ]
+        if not any(self._agent(pod).large for pod in requested):
+            answers = await self._request_all(requested, headers)
+            if not any(self._agent(pod).large for pod in requested):
+                await self._report(node, requested, answers, refresh_round)
                 return
         async with self._large:
-            answers = [await self._ask(pod, headers, asked, _MOST_BYTES) for pod in asked]
-            await self._say(node, asked, answers, this)
+            answers = [await self._request(pod, headers, requested, _MAX_BYTES) for pod in requested]
+            await self._report(node, requested, answers, refresh_round)
 
-    async def _ask_all(
+    async def _request_all(
         self, pods: Sequence[AgentPod], headers: Mapping[str, str]
-    ) -> Sequence[_Answer | _Trouble]:
-        asked = [self._ask(pod, headers, pods, _USUAL_BYTES) for pod in pods]
-        if len(asked) == 1:  # without a task of its own: ten thousand nodes are asked each time
-            return [await asked[0]]
-        return await asyncio.gather(*asked)
+    ) -> Sequence[_Answer | _AgentFailure]:
+        requested = [self._request(pod, headers, pods, _SMALL_BYTES) for pod in pods]
+        if len(requested) == 1:  # without a task: there may be ten thousand nodes
+            return [await requested[0]]
+        return await asyncio.gather(*requested)
 
-    async def _ask(
-        self, pod: AgentPod, headers: Mapping[str, str], asked: Sequence[AgentPod], limit_bytes: int
-    ) -> _Answer | _Trouble:
+    async def _request(
+        self, pod: AgentPod, headers: Mapping[str, str], requested: Sequence[AgentPod], limit_bytes: int
+    ) -> _Answer | _AgentFailure:
         agent = self._agent(pod)
         if not pod.ready:
-            return _Trouble("not_ready", f"the agent's pod {pod.name} is not ready")
-        if time.monotonic() < agent.left_alone_until:
-            return _Trouble(Reason.TOO_LARGE, f"{pod.name} sends more than {_MOST_BYTES} bytes")
-        if agent.tag is not None and (agent.last is not None or len(asked) == 1):
+            return _AgentFailure("not_ready", f"the agent's pod {pod.name} is not ready")
+        if time.monotonic() < agent.skipped_until:
+            return _AgentFailure(Reason.TOO_LARGE, f"{pod.name} sends more than {_MAX_BYTES} bytes")
+        if agent.tag is not None and (agent.last is not None or len(requested) == 1):
             headers = {**headers, "If-None-Match": agent.tag}
-        await self._loop_share.room(self._pace)
+        await self._loop_throttle.wait(self._pace)
         try:
-            reply = await self._reach.get(pod, headers, limit_bytes)
+            reply = await self._transport.get(pod, headers, limit_bytes)
         except KubeError as error:
             agent.large = error.reason is Reason.TOO_LARGE
-            if agent.large and limit_bytes == _MOST_BYTES:
-                agent.left_alone_until = time.monotonic() + _LEFT_ALONE_SECONDS
-            return _Trouble(error.reason, error.text)
+            if agent.large and limit_bytes == _MAX_BYTES:
+                agent.skipped_until = time.monotonic() + _SKIP_SECONDS
+            return _AgentFailure(error.reason, error.text)
         if reply.status != _NOT_MODIFIED:
-            agent.large = len(reply.body) > _USUAL_BYTES
+            agent.large = len(reply.body) > _SMALL_BYTES
         return _Answer(reply, self._clock())
 
-    async def _say(
-        self, node: str, pods: Sequence[AgentPod], answers: Sequence[_Answer | _Trouble], this: Round
+    async def _report(
+        self,
+        node: str,
+        pods: Sequence[AgentPod],
+        answers: Sequence[_Answer | _AgentFailure],
+        refresh_round: RefreshRound,
     ) -> None:
         if len(pods) > 1:
-            async with self._loop_share.piece():
-                self._say_together(node, pods, answers, this)
+            async with self._loop_throttle.piece():
+                self._report_merged(node, pods, answers, refresh_round)
         elif _is_unchanged(answers[0]):
-            this.say(NodeUnchanged(node=node, source=self.kind))
+            refresh_round.report(NodeUnchanged(node=node, source=self.kind))
         else:
-            async with self._loop_share.piece():
-                self._say_alone(node, pods[0], answers[0], this)
+            async with self._loop_throttle.piece():
+                self._report_single(node, pods[0], answers[0], refresh_round)
 
     def _agent(self, pod: AgentPod) -> _Agent:
         return self._agents.setdefault(pod_key(pod), _Agent())
 
-    def _say_alone(self, node: str, pod: AgentPod, answer: _Answer | _Trouble, this: Round) -> None:
+    def _report_single(
+        self, node: str, pod: AgentPod, answer: _Answer | _AgentFailure, refresh_round: RefreshRound
+    ) -> None:
         read = self._read(pod, answer, glance)
-        if isinstance(read, _Trouble):
-            this.say(self._failure(node, read))
+        if isinstance(read, _AgentFailure):
+            refresh_round.report(self._failure(node, read))
             return
-        heard, document = read
-        this.say(
+        reading, document = read
+        refresh_round.report(
             NodeReport(
                 node=node,
                 source=self.kind,
-                taken_at=heard.taken_at,
-                snapshot=heard.snapshot,
+                taken_at=reading.taken_at,
+                snapshot=reading.snapshot,
                 document=document,
-                remark=heard.remark,
+                remark=reading.remark,
             )
         )
         assert isinstance(answer, _Answer)
-        # Not before it was taken: whoever has the tag says that it has the reading.
+        # Only after the report was accepted: sending the tag means that we have the reading.
         agent = self._agent(pod)
         agent.tag, agent.last = answer.reply.headers.get("etag"), None
 
-    def _say_together(
-        self, node: str, pods: Sequence[AgentPod], answers: Sequence[_Answer | _Trouble], this: Round
+    def _report_merged(
+        self,
+        node: str,
+        pods: Sequence[AgentPod],
+        answers: Sequence[_Answer | _AgentFailure],
+        refresh_round: RefreshRound,
     ) -> None:
-        troubles: list[_Trouble] = []
-        news = False
+        failures: list[_AgentFailure] = []
+        changed = False
         for pod, answer in zip(pods, answers, strict=True):
             agent = self._agent(pod)
             if _is_unchanged(answer):
-                if agent.last is not None and agent.last.trouble is not None:
-                    news = True
-                    agent.last = structs.replace(agent.last, trouble=None)
+                if agent.last is not None and agent.last.failure is not None:
+                    changed = True
+                    agent.last = structs.replace(agent.last, failure=None)
                 continue
-            news = True
-            trouble = self._take_one(pod, agent, answer)
-            if trouble is not None:
-                troubles.append(trouble)
+            changed = True
+            failure = self._store_reading(pod, agent, answer)
+            if failure is not None:
+                failures.append(failure)
                 if agent.last is not None:
-                    agent.last = structs.replace(agent.last, trouble=trouble.text)
-        if len(troubles) == len(pods):
-            this.say(self._failure(node, _all_of(troubles)))
-        elif not news:
-            this.say(NodeUnchanged(node=node, source=self.kind))
+                    agent.last = structs.replace(agent.last, failure=failure.text)
+        if len(failures) == len(pods):
+            refresh_round.report(self._failure(node, _merged_failure(failures)))
+        elif not changed:
+            refresh_round.report(NodeUnchanged(node=node, source=self.kind))
         else:
             kept = (self._agent(pod).last for pod in pods)
-            self._say_whole(node, pods, together([last.heard() for last in kept if last is not None]), this)
+            self._report_update(
+                node,
+                pods,
+                merge_agents([last.decompressed() for last in kept if last is not None]),
+                refresh_round,
+            )
 
-    def _take_one(self, pod: AgentPod, agent: _Agent, answer: _Answer | _Trouble) -> _Trouble | None:
-        """The reading of one agent of several. Why there is none, where there is none."""
+    def _store_reading(
+        self, pod: AgentPod, agent: _Agent, answer: _Answer | _AgentFailure
+    ) -> _AgentFailure | None:
+        """Stores the reading of one agent of several; returns the failure if there is none."""
         read = self._read(pod, answer, decode_snapshot)
-        if isinstance(read, _Trouble):
+        if isinstance(read, _AgentFailure):
             return read
-        heard, document = read
-        document = document or zlib.compress(msgspec.json.encode(heard.snapshot), 1)
+        reading, document = read
+        document = document or zlib.compress(msgspec.json.encode(reading.snapshot), 1)
         more = len(document) - (0 if agent.last is None else len(agent.last.document))
-        if len(document) > _USUAL_BYTES or self._bytes_kept + more > _MOST_BYTES_KEPT:
-            text = f"{pod.name}: agents that share a node with others have sent more than can be kept of them"
-            return _Trouble(Reason.TOO_LARGE, text)
-        self._bytes_kept += more
+        if len(document) > _SMALL_BYTES or self._stored_bytes + more > _STORED_BYTES_LIMIT:
+            text = f"{pod.name}: readings of agents that share a node exceed the limit of their cluster"
+            return _AgentFailure(Reason.TOO_LARGE, text)
+        self._stored_bytes += more
         assert isinstance(answer, _Answer)
-        agent.last = _LastReading(document=document, taken_at=heard.taken_at, remark=heard.remark)
+        agent.last = _LastReading(document=document, taken_at=reading.taken_at, remark=reading.remark)
         agent.tag = answer.reply.headers.get("etag")
         return None
 
-    def _say_whole(self, node: str, pods: Sequence[AgentPod], whole: Heard, this: Round) -> None:
-        saying = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
-        this.say(saying)
-        if isinstance(saying, NodeFailure):
-            for pod in pods:  # none of it was taken
+    def _report_update(
+        self, node: str, pods: Sequence[AgentPod], whole: AgentSnapshot, refresh_round: RefreshRound
+    ) -> None:
+        update = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
+        refresh_round.report(update)
+        if isinstance(update, NodeFailure):
+            for pod in pods:  # the report was rejected
                 self._agent(pod).tag = None
 
     def _read(
-        self, pod: AgentPod, answer: _Answer | _Trouble, decode: Callable[[bytes], Decoded]
-    ) -> tuple[Heard, bytes] | _Trouble:
-        """The reading, and the document where it can be kept as it came."""
-        if isinstance(answer, _Trouble):
+        self, pod: AgentPod, answer: _Answer | _AgentFailure, decode: Callable[[bytes], Decoded]
+    ) -> tuple[AgentSnapshot, bytes] | _AgentFailure:
+        """The reading, and the received document if it can be stored unchanged."""
+        if isinstance(answer, _AgentFailure):
             return answer
         reply = answer.reply
-        if len(reply.body) > _USUAL_BYTES and len(reply.gzip or reply.body) > _USUAL_BYTES:
-            # A real one compresses to a tenth. What does not is noise, and would take as much to be kept.
-            text = f"{pod.name} sent {len(reply.body)} bytes that do not come compressed to {_USUAL_BYTES}"
-            return _Trouble(Reason.TOO_LARGE, text)
+        if len(reply.body) > _SMALL_BYTES and len(reply.gzip or reply.body) > _SMALL_BYTES:
+            # Real documents compress to a tenth.
+            text = f"{pod.name} sent {len(reply.body)} bytes that do not compress to {_SMALL_BYTES}"
+            return _AgentFailure(Reason.TOO_LARGE, text)
         try:
             decoded = decode(reply.body)
         except BadDocument as error:
-            return _Trouble(Reason.BAD_ANSWER, f"{pod.name} sent no snapshot: {error}")
+            return _AgentFailure(Reason.BAD_ANSWER, f"{pod.name} sent an invalid snapshot: {error}")
         except TooLarge as error:
-            return _Trouble(Reason.TOO_LARGE, f"{pod.name} sent too much: {error}")
+            return _AgentFailure(Reason.TOO_LARGE, f"{pod.name} sent a snapshot that is too large: {error}")
         except IncompatibleSchema as error:
-            return _Trouble("incompatible", f"{pod.name}: {error}", incompatible=True)
+            return _AgentFailure("incompatible", f"{pod.name}: {error}", incompatible=True)
         self._sees_devices = self._sees_devices or bool(decoded.snapshot.devices)
-        heard = Heard(
+        reading = AgentSnapshot(
             snapshot=decoded.snapshot,
-            taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, answer.came_at),
+            taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, answer.received_at),
             remark=decoded.remark,
         )
-        return heard, (reply.gzip or b"") if decoded.whole else b""
+        return reading, (reply.gzip or b"") if decoded.whole else b""
 
-    def _failure(self, node: str, trouble: _Trouble) -> NodeFailure:
+    def _failure(self, node: str, failure: _AgentFailure) -> NodeFailure:
         return NodeFailure(
             node=node,
             source=self.kind,
-            reason=trouble.reason,
-            text=trouble.text,
-            incompatible=trouble.incompatible,
+            reason=failure.reason,
+            text=failure.text,
+            incompatible=failure.incompatible,
         )
 
     def _token_header(self) -> Mapping[str, str]:
-        """Read anew each time: tokens are rotated. Raises OSError."""
+        """Reads the file each time, because tokens are rotated. Raises OSError."""
         if self._token_file is None:
             return {}
         with open_regular(Path(self._token_file)) as file:
@@ -403,20 +438,20 @@ class AgentsSource:
         return {TOKEN_HEADER: token}
 
 
-def _all_of(troubles: Sequence[_Trouble]) -> _Trouble:
-    """One for all agents of a node. What an operator has to mend comes before what passes by itself."""
-    first, *_ = in_order = sorted(troubles, key=lambda trouble: passes_by_itself(trouble.reason))
-    text = one_line("; ".join(dict.fromkeys(trouble.text for trouble in in_order)))
-    return _Trouble(first.reason, text, incompatible=any(trouble.incompatible for trouble in troubles))
+def _merged_failure(failures: Sequence[_AgentFailure]) -> _AgentFailure:
+    """One failure for all agents of a node. Failures that an operator must fix come before temporary ones."""
+    first, *_ = in_order = sorted(failures, key=lambda failure: is_temporary(failure.reason))
+    text = one_line("; ".join(dict.fromkeys(failure.text for failure in in_order)))
+    return _AgentFailure(first.reason, text, incompatible=any(failure.incompatible for failure in failures))
 
 
-def _is_unchanged(answer: _Answer | _Trouble) -> bool:
+def _is_unchanged(answer: _Answer | _AgentFailure) -> bool:
     return isinstance(answer, _Answer) and answer.reply.status == _NOT_MODIFIED
 
 
 def _taken_at(headers: Mapping[str, str], taken_at: float, now: float) -> float:
-    """When the agent read, by our clock. Its own clock counts only where it tells no age, and then what its
-    answer says of the time tells by how much it is off."""
+    """The time of the reading by our clock. Without an age header, the agent's own time is corrected by the
+    Date header of its answer."""
     age = _age(headers.get(AGE_HEADER, ""))
     if age is not None:
         return now - age

@@ -1,4 +1,9 @@
-"""Nodes as their own objects tell of them: nothing is asked beyond the watch on Nodes."""
+"""The annotations source: devices from annotations of Node objects, which the cluster's watch already
+receives.
+
+Annotations are those that vendors declare, which other collectors write too, and our own
+`accelscope.io/devices`.
+"""
 
 import re
 import time
@@ -12,37 +17,32 @@ import msgspec
 
 from accelscope.fleet.api_server import Informer
 from accelscope.fleet.api_server.objects import DEVICES, NodeObject, vendor_annotations
-from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.round import LoopShare, Round, not_found_yet
+from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, UpdateHandler
+from accelscope.fleet.sources.round import LoopThrottle, RefreshRound, wait_for_discovery
 from accelscope.fleet.sources.snapshots import reported
 from accelscope.kube.errors import one_line
 from accelscope.model import AgentState, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.vendors.common.agentless import number, text, whole
 
-# --- annotation documents ------------------------------------------------------------
-# What collectors write into Node objects, as devices: the annotations that vendors declare, which other
-# collectors write too, and our own `accelscope.io/devices`.
+_MAX_DEVICES = 1024
 
-
-_MOST_DEVICES = 1024
-
-# As Go writes times: with up to nine digits of a second, of which Python reads six.
+# Go writes times with up to nine digits of a second, of which Python reads six.
 _FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
 class BadAnnotation(ValueError):
-    """A document that is not what it should be. The text says in one line why."""
+    """An invalid document. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Annotated:
+class AnnotationReading:
     written_at: float  # by the node's clock, seconds since the epoch
     devices: tuple[Device, ...]
 
 
-def read_annotation(name: str, document: str) -> Annotated:
-    """An annotation that a vendor declares, or one of `accelscope.io/devices`. Raises BadAnnotation. An entry
-    that is no device is left out."""
+def read_annotation(name: str, document: str) -> AnnotationReading:
+    """Reads an annotation that a vendor declares, or `accelscope.io/devices`. Entries that are not devices
+    are left out. Raises BadAnnotation."""
     vendor = vendor_annotations().get(name)
     if vendor is None or vendor.annotation is None:
         return _read(document, "devices", _device)
@@ -51,12 +51,12 @@ def read_annotation(name: str, document: str) -> Annotated:
 
 def _read(
     document: str, member: str, device_of: Callable[[Mapping[str, object]], Device | None]
-) -> Annotated:
+) -> AnnotationReading:
     try:
         decoded = _decoder(member).decode(document)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise BadAnnotation(_why(error)) from None
-    devices = [device_of(entry) for entry in decoded.entries[:_MOST_DEVICES]]
+    devices = [device_of(entry) for entry in decoded.entries[:_MAX_DEVICES]]
     return _annotated(decoded.timestamp, devices, len(decoded.entries))
 
 
@@ -66,11 +66,11 @@ def _decoder(member: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Document", fields, rename={"entries": member}))
 
 
-def _annotated(timestamp: str, devices: list[Device | None], entries: int) -> Annotated:
+def _annotated(timestamp: str, devices: list[Device | None], entries: int) -> AnnotationReading:
     distinct = {device.id: device for device in devices if device is not None}
     if entries and not distinct:
-        raise BadAnnotation("none of its entries is a device")
-    return Annotated(_seconds(timestamp), tuple(distinct.values()))
+        raise BadAnnotation("no entry is a device")
+    return AnnotationReading(_seconds(timestamp), tuple(distinct.values()))
 
 
 def _device(entry: Mapping[str, object]) -> Device | None:
@@ -98,20 +98,20 @@ def _seconds(timestamp: str) -> float:
         moment = datetime.fromisoformat(_FRACTION.sub(r"\1", timestamp))
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise BadAnnotation("its timestamp is no RFC 3339 time") from None
+        raise BadAnnotation("the timestamp is not in RFC 3339 format") from None
 
 
 def _why(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 _SOURCE = "annotation"
-# Collectors write at least once a minute, where nothing changes too.
+# Collectors write at least once a minute, even if nothing changes.
 _HEARTBEAT_SECONDS = 60.0
 _AT_ONCE = 1
 _NEVER = 1 << 62
 
-Texts = tuple[tuple[str, str], ...]  # annotation, what stands there
+Texts = tuple[tuple[str, str], ...]  # name and value of annotations
 
 
 class AnnotationsSource:
@@ -121,55 +121,55 @@ class AnnotationsSource:
         self,
         nodes: Informer[NodeObject],
         *,
-        loop_share: LoopShare,
+        loop_throttle: LoopThrottle,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._nodes = nodes
-        self._loop_share = loop_share
+        self._loop_throttle = loop_throttle
         self._clock = clock
-        self._read: dict[str, Texts] = {}  # by node, what was last made a report of
+        self._read: dict[str, Texts] = {}  # by node, as last reported
         self._sees_devices = False
 
     def sees_accelerators(self) -> bool:
         return self._sees_devices
 
-    async def refresh(self, take: Take) -> SourceOutcome:
-        if (unknown := await not_found_yet(self._nodes)) is not None:
+    async def refresh(self, take: UpdateHandler) -> SourceOutcome:
+        if (unknown := await wait_for_discovery(self._nodes)) is not None:
             return unknown
         annotated = {
             name: texts for name, node in self._nodes.items.items() if (texts := tuple(_texts(node)))
         }
         self._read = {name: texts for name, texts in self._read.items() if name in annotated}
-        this = Round(take, patience=_NEVER)
+        refresh_round = RefreshRound(take, max_failures=_NEVER)
 
         async def read(name: str) -> None:
-            await self._read_node(name, annotated[name], this)
+            await self._read_node(name, annotated[name], refresh_round)
 
-        await this.over(annotated, read, at_once=_AT_ONCE)
+        await refresh_round.run(annotated, read, at_once=_AT_ONCE)
         lost = self._nodes.error
         if lost is not None:
-            return this.outcome(len(annotated), reason=lost.reason, text=lost.text)
-        return this.outcome(len(annotated))
+            return refresh_round.outcome(len(annotated), reason=lost.reason, text=lost.text)
+        return refresh_round.outcome(len(annotated))
 
     async def close(self) -> None:
-        """The watch is the cluster's."""
+        """The watch belongs to the cluster."""
 
-    async def _read_node(self, name: str, texts: Texts, this: Round) -> None:
+    async def _read_node(self, name: str, texts: Texts, refresh_round: RefreshRound) -> None:
         if self._read.get(name) == texts:
-            this.say(NodeUnchanged(node=name, source=self.kind))
+            refresh_round.report(NodeUnchanged(node=name, source=self.kind))
             return
-        async with self._loop_share.piece():
+        async with self._loop_throttle.piece():
             try:
                 snapshot, remark = _snapshot(name, texts)
             except BadAnnotation as error:
                 text = one_line(str(error))
-                this.say(NodeFailure(node=name, source=self.kind, reason="bad_answer", text=text))
+                refresh_round.report(NodeFailure(node=name, source=self.kind, reason="bad_answer", text=text))
                 return
             self._sees_devices = self._sees_devices or bool(snapshot.devices)
             taken_at = min(snapshot.taken_at, self._clock())
-            saying = reported(name, self.kind, taken_at, snapshot, remark=remark)
-            this.say(saying)
-            if not isinstance(saying, NodeFailure):
+            update = reported(name, self.kind, taken_at, snapshot, remark=remark)
+            refresh_round.report(update)
+            if not isinstance(update, NodeFailure):
                 self._read[name] = texts
 
 
@@ -181,19 +181,20 @@ def _texts(node: NodeObject) -> Iterator[tuple[str, str]]:
 
 
 def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
-    """Also why some of it could not be read. Where both tell of a vendor, ours counts: it has the ids by
-    which agents know devices. Raises BadAnnotation where nothing can be read."""
-    found: list[Annotated] = []
-    troubles: list[str] = []
+    """The snapshot, and a remark about annotations that could not be read. If two annotations contain devices
+    of one vendor, ours is used: it has the same ids as agents. Raises BadAnnotation if nothing can be
+    read."""
+    found: list[AnnotationReading] = []
+    failures: list[str] = []
     for annotation, written in sorted(texts, key=lambda pair: pair[0] in vendor_annotations()):
         try:
             found.append(read_annotation(annotation, written))
         except BadAnnotation as error:
-            troubles.append(f"{annotation}: {error}")
+            failures.append(f"{annotation}: {error}")
     if not found:
-        raise BadAnnotation("; ".join(troubles))
+        raise BadAnnotation("; ".join(failures))
     devices: dict[str, Device] = {}
-    told: dict[Vendor, Annotated] = {}
+    told: dict[Vendor, AnnotationReading] = {}
     for annotated in found:
         for device in annotated.devices:
             if told.setdefault(device.vendor, annotated) is annotated:
@@ -207,4 +208,4 @@ def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
         readers=tuple(ReaderState(vendor=vendor, found=True, up=True, source=_SOURCE) for vendor in told),
         devices=tuple(devices.values()),
     )
-    return snapshot, one_line("; ".join(troubles)) or None
+    return snapshot, one_line("; ".join(failures)) or None

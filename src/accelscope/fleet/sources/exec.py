@@ -1,4 +1,4 @@
-"""Agentless: a vendor's tool in its driver pods, where no agent reports the node."""
+"""The exec source, without agents: runs a vendor's tool in its driver pods."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from accelscope.fleet.api_server import ExecResult, Informer, Session
 from accelscope.fleet.api_server.objects import DriverPod, pod_key
 from accelscope.fleet.clusters import ExecEntry
-from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, Take
-from accelscope.fleet.sources.round import LoopShare, Pace, Round, joined, not_found_yet
+from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, UpdateHandler
+from accelscope.fleet.sources.round import (
+    LoopThrottle,
+    RefreshRound,
+    RequestPacer,
+    merged_error,
+    wait_for_discovery,
+)
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing import ParseError
@@ -16,16 +22,16 @@ from accelscope.vendors import declarations
 from accelscope.vendors.common.agentless import DriverTool, ToolOutput, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
-_LEAST_PATIENCE = 8  # failures in a row
-_MOST_ADDRESSES = 1024  # of devices, remembered of one node
-_RENEWED_EARLY = 0.9  # of its time to live: a round that begins a little early is not for nothing
+_MIN_FAILURES = 8  # in a row, before a refresh is given up
+_MAX_ADDRESSES = 1024  # of devices of one node
+_RENEWAL_SHARE = 0.9  # of the time to live, because refreshes do not begin at exact intervals
 
 
 @dataclass(slots=True)
 class _Node:
-    """What is remembered of one node."""
+    """The state of one node."""
 
-    asked_at: float = float("-inf")  # by the steady clock, of the last good answer
+    read_at: float = float("-inf")  # monotonic clock
     ids_by_address: dict[str, str] = field(default_factory=dict)
 
 
@@ -39,54 +45,55 @@ class ExecSource:
         entry: ExecEntry,
         *,
         is_covered: Callable[[str], bool],
-        loop_share: LoopShare,
+        loop_throttle: LoopThrottle,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`pods`: one for each namespace. `is_covered`: whether an agent tells of a node's GPUs."""
+        """`pods` has one informer for each namespace. `is_covered` returns whether an agent reports the GPUs
+        of a node."""
         self._session = session
         self._pods = pods
         self._entry = entry
         self._is_covered = is_covered
-        self._pace = Pace(entry.per_second)
-        self._loop_share = loop_share
+        self._pace = RequestPacer(entry.per_second)
+        self._loop_throttle = loop_throttle
         self._clock = clock
         self._monotonic = monotonic
         self._nodes: dict[str, _Node] = {}
-        self._tools: dict[str, DriverTool] = {}  # by pod: after an upgrade there is another
+        self._tools: dict[str, DriverTool] = {}  # by pod, because an upgrade replaces the pod
         self._sees_devices = False
         self.commands = 0  # run, since the start
 
     def sees_accelerators(self) -> bool:
         return self._sees_devices
 
-    async def refresh(self, take: Take) -> SourceOutcome:
-        if (unknown := await not_found_yet(*self._pods)) is not None:
+    async def refresh(self, take: UpdateHandler) -> SourceOutcome:
+        if (unknown := await wait_for_discovery(*self._pods)) is not None:
             return unknown
         pods = self._driver_pods()
         self._nodes = {node: known for node, known in self._nodes.items() if node in pods}
         there = {pod_key(pod) for pod in pods.values()}
         self._tools = {key: tool for key, tool in self._tools.items() if key in there}
-        asked = {node: pod for node, pod in pods.items() if not self._is_covered(node)}
-        this = Round(take, patience=max(self._entry.concurrency, _LEAST_PATIENCE))
+        requested = {node: pod for node, pod in pods.items() if not self._is_covered(node)}
+        refresh_round = RefreshRound(take, max_failures=max(self._entry.concurrency, _MIN_FAILURES))
 
-        async def ask(node: str) -> None:
-            await self._ask_node(node, asked[node], this)
+        async def read(node: str) -> None:
+            await self._read_node(node, requested[node], refresh_round)
 
-        await this.over(asked, ask, at_once=min(self._entry.concurrency, len(asked)))
+        await refresh_round.run(requested, read, at_once=min(self._entry.concurrency, len(requested)))
         lost = self._lost(pods)
         if lost is None:
-            return this.outcome(len(asked))
+            return refresh_round.outcome(len(requested))
         if not pods:
             return SourceOutcome(up=False, reason=lost.reason, text=lost.text)
-        return this.outcome(len(asked), reason=lost.reason, text=lost.text)
+        return refresh_round.outcome(len(requested), reason=lost.reason, text=lost.text)
 
     async def close(self) -> None:
         for pods in self._pods:
             await pods.close()
 
     def _driver_pods(self) -> Mapping[str, DriverPod]:
-        """One for each node; while a pod is replaced by another, the one that is ready."""
+        """One for each node; while a pod is replaced, the one that is ready."""
         found: dict[str, DriverPod] = {}
         for pods in self._pods:
             for pod in pods.items.values():
@@ -97,32 +104,34 @@ class ExecSource:
         return found
 
     def _lost(self, found: Mapping[str, DriverPod]) -> KubeError | None:
-        """Why pods may be missing in what was found. A namespace that could never be looked into is nobody's
-        loss where another has them."""
-        return joined(pods.error for pods in self._pods if not found or pods.synced.is_set())
+        """The error if pods may be missing. A namespace that could never be listed does not matter if another
+        one has pods."""
+        return merged_error(pods.error for pods in self._pods if not found or pods.synced.is_set())
 
-    async def _ask_node(self, node: str, pod: DriverPod, this: Round) -> None:
+    async def _read_node(self, node: str, pod: DriverPod, refresh_round: RefreshRound) -> None:
         known = self._nodes.setdefault(node, _Node())
         tool = self._tools.get(pod_key(pod)) or self._tools.setdefault(pod_key(pod), _tool_of(pod))
         began = self._monotonic()
-        if began - known.asked_at < _RENEWED_EARLY * self._entry.ttl_seconds:
-            this.say(NodeUnchanged(node=node, source=self.kind))
+        if began - known.read_at < _RENEWAL_SHARE * self._entry.ttl_seconds:
+            refresh_round.report(NodeUnchanged(node=node, source=self.kind))
             return
         if not pod.ready:
             text = f"the driver's pod {pod.namespace}/{pod.name} is not ready"
-            this.say(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
+            refresh_round.report(NodeFailure(node=node, source=self.kind, reason="not_ready", text=text))
             return
         try:
             taken_at = self._clock()
             reading = await self._read(pod, tool)
         except KubeError as error:
-            this.say(NodeFailure(node=node, source=self.kind, reason=error.reason, text=error.text))
+            refresh_round.report(
+                NodeFailure(node=node, source=self.kind, reason=error.reason, text=error.text)
+            )
             return
         failed = reading.devices.error
         if failed is not None and not reading.devices.devices and failed.reason != "no_devices":
-            this.say(self._failure(node, tool, failed))
+            refresh_round.report(self._failure(node, tool, failed))
             return
-        async with self._loop_share.piece():
+        async with self._loop_throttle.piece():
             snapshot = tool.snapshot(
                 node,
                 reading,
@@ -130,12 +139,12 @@ class ExecSource:
                 interval_seconds=self._entry.ttl_seconds,
                 ids_by_address=known.ids_by_address,
             )
-            saying = reported(node, self.kind, taken_at, snapshot)
-            this.say(saying)
+            update = reported(node, self.kind, taken_at, snapshot)
+            refresh_round.report(update)
         known.ids_by_address = _kept_ids(known.ids_by_address)
-        if isinstance(saying, NodeFailure):
+        if isinstance(update, NodeFailure):
             return
-        known.asked_at = began
+        known.read_at = began
         self._sees_devices = self._sees_devices or bool(snapshot.devices)
 
     async def _read(self, pod: DriverPod, tool: DriverTool) -> ToolReading:
@@ -177,13 +186,13 @@ def _tool_of(pod: DriverPod) -> DriverTool:
 
 
 def _kept_ids(by_address: dict[str, str]) -> dict[str, str]:
-    """The last ones, without texts that no report would hold: a tool may print others each time."""
+    """The last ones, without overlong texts: a tool may print others each time."""
     short = [item for item in by_address.items() if max(map(len, item)) <= TEXT_LIMIT]
-    return dict(short[-_MOST_ADDRESSES:])
+    return dict(short[-_MAX_ADDRESSES:])
 
 
 def _text(result: ExecResult) -> str:
-    """Messages may stand in either; rows stand in the first."""
+    """The output; for a failed command without output, the error output."""
     text = result.stdout.decode("utf-8", "replace")
     if result.exit_code and not text.strip():
         return result.stderr.decode("utf-8", "replace")

@@ -28,7 +28,7 @@ from accelscope.model import (
     Vendor,
     identity_of,
 )
-from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, of_known_vendors
+from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, drop_unknown_vendors
 
 # Characters of one text. The longest real one is the id of a claimed device: driver, pool and device, each a
 # Kubernetes name.
@@ -261,7 +261,7 @@ def _too_long(error: Exception) -> TooLarge | None:
 
 def _made_the_best_of(document: object) -> Decoded:
     left_out = LeftOut()
-    document, remark = of_known_vendors(document)
+    document, remark = drop_unknown_vendors(document)
     known = _known(Snapshot, document, "", left_out)
     if isinstance(known, _Unknown):
         raise BadDocument(f"out of range: {', '.join(sorted(left_out.numbers))}")
@@ -388,68 +388,66 @@ def reported(
     )
 
 
-# --- several agents ------------------------------------------------------------
-# One reading of a node on which several agents run: one for each vendor, or an old and a new one while they
-# are rolled out.
-
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """The last that one agent said."""
+class AgentSnapshot:
+    """The last snapshot of one agent."""
 
     snapshot: Snapshot
     taken_at: float  # by this process's clock
-    trouble: str | None = None  # why it did not answer this time
-    remark: str | None = None  # what of it had to be left out
+    failure: str | None = None  # of the last request
+    remark: str | None = None  # about parts that were left out
 
 
-def together(heard: Sequence[Heard]) -> Heard:
-    """Each device as the agent tells that answered last; those of an agent that did not answer are named,
-    without values, as an agent itself does with devices that do not answer."""
-    in_order = sorted(heard, key=lambda agent: (agent.trouble is not None, -agent.taken_at))
-    parts = [_unanswered(agent) if agent.trouble else agent.snapshot for agent in in_order]
-    teller: dict[str, int] = {}
+def merge_agents(agents: Sequence[AgentSnapshot]) -> AgentSnapshot:
+    """Merges the snapshots of several agents of a node: one for each vendor, or an old and a new one during a
+    rollout. Each device is taken from the agent that answered last; devices of an agent that failed keep only
+    their identity."""
+    in_order = sorted(agents, key=lambda agent: (agent.failure is not None, -agent.taken_at))
+    parts = [_without_readings(agent) if agent.failure else agent.snapshot for agent in in_order]
+    reporter: dict[str, int] = {}
     for place, part in enumerate(parts):
         for device in part.devices:
-            teller.setdefault(device.id, place)
+            reporter.setdefault(device.id, place)
 
-    def told(members: Callable[[Snapshot], Iterable[T]], device: Callable[[T], str | None]) -> tuple[T, ...]:
+    def reported_members(
+        members: Callable[[Snapshot], Iterable[T]], device: Callable[[T], str | None]
+    ) -> tuple[T, ...]:
         return tuple(
             member
             for place, part in enumerate(parts)
             for member in members(part)
-            if teller.get(device(member) or "", place) == place
+            if reporter.get(device(member) or "", place) == place
         )
 
     first = parts[0]
     snapshot = replace(
         first,
         readers=_readers(parts),
-        devices=told(lambda part: part.devices, lambda device: device.id),
-        processes=told(lambda part: part.processes, lambda process: process.device),
+        devices=reported_members(lambda part: part.devices, lambda device: device.id),
+        processes=reported_members(lambda part: part.processes, lambda process: process.device),
         pods=tuple({(pod.namespace, pod.name): pod for part in parts for pod in part.pods}.values()),
         allocations=_allocations(parts),
-        pod_usages=told(lambda part: part.pod_usages, lambda usage: usage.device),
-        unattributed=told(lambda part: part.unattributed, lambda use: use.device),
-        balances=told(lambda part: part.balances, lambda balance: balance.device),
+        pod_usages=reported_members(lambda part: part.pod_usages, lambda usage: usage.device),
+        unattributed=reported_members(lambda part: part.unattributed, lambda use: use.device),
+        balances=reported_members(lambda part: part.balances, lambda balance: balance.device),
         sinks=tuple(sink for part in parts for sink in part.sinks),
     )
-    answered = [agent.taken_at for agent in in_order if agent.trouble is None]
-    return Heard(
+    answered = [agent.taken_at for agent in in_order if agent.failure is None]
+    return AgentSnapshot(
         snapshot=snapshot,
         taken_at=min(answered, default=in_order[0].taken_at),
         remark="; ".join(dict.fromkeys(agent.remark for agent in in_order if agent.remark)) or None,
     )
 
 
-def _unanswered(agent: Heard) -> Snapshot:
-    """What is known of its devices without its word: who they are."""
-    trouble = f"its agent does not answer: {agent.trouble}"
-    readers = (replace(reader, up=False, reason=trouble) for reader in agent.snapshot.readers)
-    devices = (_named(device, trouble, agent.snapshot.taken_at) for device in agent.snapshot.devices)
+def _without_readings(agent: AgentSnapshot) -> Snapshot:
+    """The identity of its devices."""
+    failure = f"its agent does not answer: {agent.failure}"
+    readers = (replace(reader, up=False, reason=failure) for reader in agent.snapshot.readers)
+    devices = (_named(device, failure, agent.snapshot.taken_at) for device in agent.snapshot.devices)
     return Snapshot(
         node=agent.snapshot.node,
         taken_at=agent.snapshot.taken_at,
@@ -460,17 +458,17 @@ def _unanswered(agent: Heard) -> Snapshot:
     )
 
 
-def _named(device: Device, trouble: str, read_at: float) -> Device:
+def _named(device: Device, failure: str, read_at: float) -> Device:
     return replace(
         identity_of(device),
-        health=Health(HealthState.UNKNOWN, trouble),
+        health=Health(HealthState.UNKNOWN, failure),
         stale=True,
         read_at=device.read_at if device.stale or device.read_at is not None else read_at,
     )
 
 
 def _readers(parts: Sequence[Snapshot]) -> tuple[ReaderState, ...]:
-    """One for each vendor: who found the driver knows more than who did not."""
+    """One for each vendor, preferably of an agent that found the driver."""
     chosen: dict[Vendor, ReaderState] = {}
     for part in parts:
         for reader in part.readers:
@@ -480,7 +478,8 @@ def _readers(parts: Sequence[Snapshot]) -> tuple[ReaderState, ...]:
 
 
 def _allocations(parts: Sequence[Snapshot]) -> tuple[Allocation, ...]:
-    """An agent that does not read a vendor sees what was allocated of it and does not know the device."""
+    """Prefers allocations with a device: an agent that does not read the vendor has the allocation without
+    it."""
     chosen: dict[tuple[str, ...], Allocation] = {}
     for part in parts:
         for given in part.allocations:

@@ -1,4 +1,4 @@
-"""What happened, newest last: bounded, and numbered so that a reader can go on from where it was."""
+"""Events: a bounded log with increasing ids, the recorder of state changes, and subscriptions to changes."""
 
 import asyncio
 from collections import deque
@@ -55,8 +55,8 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class EventLog:
-    """When it is full, the cluster that has most in it loses its oldest: a storm in one must not push out
-    what happened in the others."""
+    """When it is full, the oldest event of the cluster with most events is dropped, so that a storm in one
+    cluster does not displace the events of others."""
 
     def __init__(self, limit: int = EVENTS_LIMIT) -> None:
         self._limit = limit
@@ -64,7 +64,7 @@ class EventLog:
         self._ids: dict[str, deque[int]] = {}  # of each cluster, the newest last
         self._last = 0
         self._last_dropped = 0
-        # The same by cluster, also of those that left the list.
+        # The same by cluster, including removed clusters.
         self._last_of: dict[str, int] = {}
         self._last_dropped_of: dict[str, int] = {}
 
@@ -73,16 +73,17 @@ class EventLog:
 
     @property
     def last_id(self) -> int:
-        """0: nothing has happened yet."""
+        """0: there was no event yet."""
         return self._last
 
     @property
     def first_id(self) -> int:
-        """From here on none is missing; of those before it, some are gone."""
+        """From this id on the log is complete."""
         return self._last_dropped + 1
 
     def last_id_of(self, clusters: Collection[str] | None, until: int | None = None) -> int:
-        """Of the newest event of these clusters, or of the newest up to `until`; None: of all clusters."""
+        """The id of the newest event of these clusters, or of the newest up to `until`; None: of all
+        clusters."""
         if clusters is None:
             return self._last if until is None else until
         last = max((self._last_of.get(cluster, 0) for cluster in clusters), default=0)
@@ -92,7 +93,7 @@ class EventLog:
         return next((e.id for e in newest_first if e.id <= until and e.cluster in clusters), 0)
 
     def first_id_of(self, clusters: Collection[str] | None) -> int:
-        """From here on no event of these clusters is missing; None: of all clusters."""
+        """From this id on the log of these clusters is complete; None: of all clusters."""
         if clusters is None:
             return self.first_id
         return max((self._last_dropped_of.get(cluster, 0) for cluster in clusters), default=0) + 1
@@ -129,7 +130,7 @@ class EventLog:
             self._drop_one()
 
     def after(self, id_: int) -> list[Event]:
-        """Those with a greater number that are still held, oldest first."""
+        """Events with a greater id that are still in the log, oldest first."""
         newest_first = takewhile(lambda event: event.id > id_, reversed(self._events.values()))
         return list(newest_first)[::-1]
 
@@ -142,26 +143,24 @@ class EventLog:
         self._last_dropped_of[dropped.cluster] = dropped.id
 
 
-# --- happenings ------------------------------------------------------------
-# Changes of state as events: one per change, and none for what another event has said already.
-
-
-_BADNESS = {"ok": 0, "warning": 1, "critical": 2, "lost": 3}  # of `unknown` nothing can be said
+_BADNESS = {"ok": 0, "warning": 1, "critical": 2, "lost": 3}  # `unknown` is not comparable
 
 
 def device_name(model: str | None, index: int | None, id_: str) -> str:
-    """For people, who count the cards of a node; the id is in the event beside it."""
+    """A display name; the id is a field of the event."""
     return id_ if index is None else f"{model or id_.partition(':')[0]} #{index}"
 
 
-class Happenings:
+class EventRecorder:
+    """Records changes of state: one event per change, and none for consequences of another event."""
+
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
     def devices(
         self, record: NodeRecord, before: Mapping[str, str], after: Sequence[DeviceRow], at: float
     ) -> None:
-        """`before`: health by device id."""
+        """`before` is the health by device id."""
         for row in after:
             was = before.get(row.id)
             if was is None:
@@ -170,7 +169,7 @@ class Happenings:
             elif was != row.health:
                 self._health(record, row, was, at)
         for id_ in before.keys() - {row.id for row in after}:
-            text = f"{id_} is no longer reported by its node"
+            text = f"{id_} is no longer reported"
             self._device(EventKind.DEVICE_GONE, Severity.WARNING, text, record, id_=id_, at=at)
 
     def _health(self, record: NodeRecord, row: DeviceRow, was: str, at: float) -> None:
@@ -196,25 +195,25 @@ class Happenings:
         self._log.add(kind, severity, text, at=at, cluster=record.cluster, node=record.node, device=id_)
 
     def node_state(self, record: NodeRecord, state: str, reason: str | None, at: float, quiet: bool) -> None:
-        """`quiet`: its cluster is out of reach, which has been said and explains it."""
+        """`quiet`: its cluster is unreachable, which has an event of its own."""
         why = f": {reason}" if reason else ""
         if state == FRESH:
-            if record.told:
-                self._node(EventKind.NODE_BACK, Severity.INFO, "is read again", record, at)
-            record.told = False
+            if record.outage_reported:
+                self._node(EventKind.NODE_BACK, Severity.INFO, "is up to date again", record, at)
+            record.outage_reported = False
         elif state == STALE and record.state == FRESH and not quiet:
             self._node(EventKind.NODE_STALE, Severity.WARNING, f"is stale{why}", record, at)
-            record.told = True
+            record.outage_reported = True
         elif state == INCOMPATIBLE and record.state != INCOMPATIBLE:
             self._node(EventKind.NODE_INCOMPATIBLE, Severity.WARNING, f"cannot be read{why}", record, at)
-            record.told = True
+            record.outage_reported = True
 
     def node_forgotten(self, record: NodeRecord, at: float) -> None:
-        """Of one of which nothing was ever read there is nothing to say."""
+        """A node that was never read has no event."""
         if record.state not in (None, UNREAD):
-            text = "did not answer for so long that it was forgotten"
+            text = "was removed after it did not answer for too long"
             self._node(EventKind.NODE_FORGOTTEN, Severity.WARNING, text, record, at)
-            record.told = False
+            record.outage_reported = False
 
     def _node(self, kind: EventKind, severity: Severity, text: str, record: NodeRecord, at: float) -> None:
         self._log.add(
@@ -223,16 +222,16 @@ class Happenings:
 
     def cluster(self, was: ClusterView, now: ClusterView, at: float) -> None:
         if now.reachable is False and was.reachable is not False:
-            text = f"{now.id} is out of reach: {now.text or now.reason or 'it does not say why'}"
+            text = f"{now.id} is unreachable: {now.text or now.reason or 'unknown reason'}"
             kind, severity = EventKind.CLUSTER_UNREACHABLE, Severity.CRITICAL
         elif now.reachable and was.reachable is False:
-            text, kind, severity = f"{now.id} is within reach again", EventKind.CLUSTER_BACK, Severity.INFO
+            text, kind, severity = f"{now.id} is reachable again", EventKind.CLUSTER_BACK, Severity.INFO
         else:
             return
         self._log.add(kind, severity, text, at=at, cluster=now.id)
 
     def cluster_left(self, cluster: str, at: float) -> None:
-        text = f"{cluster} is no longer in the list of clusters"
+        text = f"{cluster} was removed from the list of clusters"
         self._log.add(EventKind.CLUSTER_LEFT, Severity.INFO, text, at=at, cluster=cluster)
 
     def unusual(
@@ -243,19 +242,19 @@ class Happenings:
         *,
         cluster: str,
         node: str | None = None,
-        who: str,
+        subject: str,
         device: str | None = None,
         namespace: str | None = None,
         pod: str | None = None,
     ) -> None:
-        """Another text while it goes on is no event. `who`: its name for people."""
+        """A changed text of an active anomaly is not an event. `subject` is the display name."""
         if (was is None) == (now is None):
             return
         began = now is not None
         self._log.add(
             EventKind.UNUSUAL_BEGAN if began else EventKind.UNUSUAL_ENDED,
             Severity.WARNING if began else Severity.INFO,
-            f"{who}: {now}" if began else f"{who} is as usual again",
+            f"{subject}: {now}" if began else f"{subject} is normal again",
             at=at,
             cluster=cluster,
             node=node,
@@ -269,19 +268,15 @@ def _named(row: DeviceRow) -> str:
     return device_name(row.model, row.index, row.id)
 
 
-# --- changes ------------------------------------------------------------
-# What changed, for those who follow: gathered over a second or so, and never more than a reader can hold.
-
-
-_WAITING_LIMIT = 8
+_QUEUE_LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`resync`: the reader was too slow and missed some; it should ask for everything anew."""
+    """`resync`: the subscriber was too slow and missed changes; it must reload everything."""
 
     generation: int
-    last_event: int  # number of the log's last entry when this was published
+    last_event: int  # id of the newest event when this was published
     nodes: tuple[tuple[str, str], ...] = ()  # cluster and name
     clusters: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
@@ -289,7 +284,7 @@ class Change:
 
 
 class Subscription:
-    """An asynchronous iterator of changes; ends when it is closed."""
+    """An asynchronous iterator of changes that ends when it is closed."""
 
     def __init__(self, forget: Callable[["Subscription"], None]) -> None:
         self._forget = forget
@@ -298,14 +293,14 @@ class Subscription:
         self._closed = False
 
     def put(self, change: Change) -> None:
-        if len(self._waiting) >= _WAITING_LIMIT:
+        if len(self._waiting) >= _QUEUE_LIMIT:
             self._waiting.clear()
             change = Change(generation=change.generation, last_event=change.last_event, resync=True)
         self._waiting.append(change)
         self._arrived.set()
 
     def close(self) -> None:
-        """May be called twice, and while somebody waits: the wait ends."""
+        """Ends a pending wait. May be called twice."""
         self._closed = True
         self._arrived.set()
         self._forget(self)
@@ -323,7 +318,7 @@ class Subscription:
 
 
 class Changes:
-    """Gathers what changed until it is published."""
+    """Collects changes until they are published to subscribers."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str], None] = {}
@@ -342,7 +337,7 @@ class Changes:
         self._clusters[cluster] = None
 
     def publish(self, generation: int, events: tuple[Event, ...], last_event: int) -> None:
-        """`events`: those since the last time; `last_event`: the number that the log has come to."""
+        """`events` are those since the last call; `last_event` is the id of the newest one."""
         if not (self._nodes or self._clusters or events):
             return
         change = Change(

@@ -1,7 +1,7 @@
-"""The fleet as it is known now.
+"""The current state of the fleet.
 
-Sources say what they saw (`take`), the clusters' state is described, and time passes (`tick`); questions are
-put to the tables. All of it happens in one event loop, and nothing here waits.
+Sources report updates of nodes (`take`), the engine reports the state of clusters (`describe`), and time
+passes (`tick`). Queries read the tables. Everything runs in one event loop, and nothing blocks.
 """
 
 import logging
@@ -15,17 +15,24 @@ from typing import Literal
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, Saying
-from accelscope.fleet.store.events import Changes, EventLog, Happenings, Subscription
-from accelscope.fleet.store.node_record import Ageing, Failure, Kept, NodeObject, NodeRecord, kept
+from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, NodeUpdate
+from accelscope.fleet.store.events import Changes, EventLog, EventRecorder, Subscription
+from accelscope.fleet.store.node_record import (
+    Ageing,
+    Failure,
+    NodeRecord,
+    StoredNodeObject,
+    StoredReading,
+    stored_reading,
+)
 from accelscope.fleet.store.node_rows import whole_node
 from accelscope.fleet.store.node_writer import (
     NO_SOURCE,
     WORK_OF_MARKING,
+    AnomalyKey,
+    AnomalyRegistry,
     NodeTables,
     NodeWriter,
-    Unusual,
-    UnusualKey,
     parts_of,
 )
 from accelscope.model import Snapshot
@@ -36,41 +43,41 @@ STALE_AFTER_SECONDS = 60.0
 FORGET_AFTER_SECONDS = 900.0
 
 _PUBLISHED_EVERY_SECONDS = 1.0
-_AGAIN_SECONDS = 60.0  # until a node that could not be looked at is looked at again
-_WORK_AT_ONCE = 200  # by one tick, so that a cluster that falls silent does not hold up others' answers
-# Of one cluster, so that one which makes them up does not fill the memory.
+_RETRY_SECONDS = 60.0  # until a node that could not be refreshed is refreshed again
+_WORK_AT_ONCE = 200  # by one tick, so that a cluster that becomes unreachable does not block queries
+# Of one cluster, so that one with invented data does not fill the memory.
 DEVICES_LIMIT = 200_000
 PROCESSES_LIMIT = 2_000_000
 NODES_LIMIT = 50_000
 READINGS_LIMIT = 256 << 20  # bytes
-# Of one node and source, bytes: hundreds of times what a node with eight devices takes, so that a few nodes
-# which send whatever they like do not use up what their cluster may keep.
+# Of one node and source, in bytes: hundreds of times the size of a node with eight devices, so that a few
+# nodes with huge readings do not use up the limit of their cluster.
 READING_LIMIT = 4 << 20
-_TOO_OLD = "its last reading is older than readings are kept"
+_TOO_OLD = "its last reading has expired"
 
 
 @dataclass(slots=True)
 class _Cluster:
     view: ClusterView
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
-    objects: Mapping[str, NodeObject] = field(default_factory=dict)  # also of nodes without a record
+    objects: Mapping[str, StoredNodeObject] = field(default_factory=dict)  # also of nodes without a record
     devices: int = 0
     processes: int = 0
     size: int = 0  # bytes of its readings
-    full: bool = False  # a node was passed over, as the log says
+    full: bool = False  # a node was ignored, which is in the log
 
     @property
     def was_read(self) -> bool:
-        """Whether it is known what the cluster has: a node was read, or all sources were up once. One of
-        them is not enough: annotations are up at once where no node has any."""
+        """Whether the content of the cluster is known: a node was read, or all sources succeeded once. One
+        source is not enough: annotations succeed at once if no node has any."""
         if self.devices or any(record.readings for record in self.nodes.values()):
             return True
         sources = self.view.sources
         return bool(sources) and all(source.up or source.succeeded_at is not None for source in sources)
 
     def unread_node(self, offers: Callable[[str], bool]) -> NodeRecord | None:
-        """A node of which nothing could be read and that may have devices of such a resource: it offers them,
-        or its Node object is not known."""
+        """A node without readings that may have devices of a resource for which `offers` is true: its Node
+        object has such a resource, or is unknown."""
         for record in self.nodes.values():
             if record.readings:
                 continue
@@ -80,7 +87,7 @@ class _Cluster:
 
 
 class FleetStore:
-    """`clock` gives seconds since the epoch. The limits are of one cluster."""
+    """`clock` returns seconds since the epoch. The limits apply to each cluster."""
 
     def __init__(
         self,
@@ -105,11 +112,11 @@ class FleetStore:
         self.nodes, self.devices = tables.nodes, tables.devices
         self.pods, self.processes = tables.pods, tables.processes
         self.events = EventLog()
-        self.generation = 0  # grows with each change that an answer could show
-        self._generations: Counter[str] = Counter()  # the same by cluster, also of those that left the list
-        self._happenings = Happenings(self.events)
-        self._unusual = Unusual(self.devices, self.pods, self._happenings)
-        self._writer = NodeWriter(tables, self._unusual, self._happenings, self._touch)
+        self.generation = 0  # increases with each change that is visible to queries
+        self._generations: Counter[str] = Counter()  # the same by cluster, including removed clusters
+        self._recorder = EventRecorder(self.events)
+        self._anomalies = AnomalyRegistry(self.devices, self.pods, self._recorder)
+        self._writer = NodeWriter(tables, self._anomalies, self._recorder, self._touch)
         self._clusters: dict[str, _Cluster] = {}
         self._leaving: deque[NodeRecord] = deque()
         self._changes = Changes()
@@ -120,7 +127,7 @@ class FleetStore:
 
     @property
     def clusters(self) -> Mapping[str, ClusterView]:
-        """In the order of their declaration, with their age and what is known of them now."""
+        """In the order of their declaration."""
         now = self._clock()
         return {
             id_: structs.replace(
@@ -133,10 +140,10 @@ class FleetStore:
         }
 
     def declare(self, clusters: Sequence[ClusterView], *, others: Collection[str] = ()) -> None:
-        """The whole list. A cluster that is in it already keeps what is known of it, and takes over what a
-        file says: its name, and what it is. `others`: ids under which another cluster was known until now.
+        """Replaces the list of clusters. A cluster that is already in it keeps its nodes, and takes over the
+        settings of the clusters file. `others` are ids that belonged to another cluster until now.
 
-        Only clusters of which something changed are touched: a caller who may see one cluster must not notice
+        Only the generation of changed clusters increases: a client with access to one cluster must not notice
         that another one was added."""
         before = self._clusters
         places = {id_: place for place, id_ in enumerate(before)}
@@ -154,12 +161,12 @@ class FleetStore:
             else:
                 self._clusters[view.id] = known
                 changed = self._redeclare(known, view)
-                if changed or places[view.id] < last_place:  # it is behind one that it was in front of
+                if changed or places[view.id] < last_place:  # the order changed
                     self._touch_cluster(view.id)
                 last_place = max(last_place, places[view.id])
         for id_, cluster in before.items():
             self._leave(id_, cluster)
-            self._happenings.cluster_left(id_, self._clock())
+            self._recorder.cluster_left(id_, self._clock())
 
     def _redeclare(self, cluster: _Cluster, view: ClusterView) -> bool:
         """Whether something changed."""
@@ -172,125 +179,125 @@ class FleetStore:
         return cluster.view != before
 
     def _leave(self, id_: str, cluster: _Cluster) -> None:
-        """Its rows are out of sight at once, and are cleared away with the next ticks."""
+        """Hides its rows at once; the next ticks remove them."""
         self._tables.hide(id_)
         self._leaving.extend(cluster.nodes.values())
         self._touch_cluster(id_)
 
     def _finish_leaving(self, id_: str) -> None:
-        """It comes back before all of it went."""
+        """Removes the remaining rows of a cluster that is declared again."""
         for record in self._leaving:
             if record.cluster == id_:
                 self._clear(record)
         self._leaving = deque(record for record in self._leaving if record.cluster != id_)
 
     def describe(self, view: ClusterView) -> None:
-        """Passed over if it has left the list meanwhile."""
+        """Ignored if the cluster was removed meanwhile."""
         cluster = self._clusters.get(view.id)
         if cluster is None or cluster.view == view:
             return
-        self._happenings.cluster(cluster.view, view, self._clock())
+        self._recorder.cluster(cluster.view, view, self._clock())
         cluster.view = view
         self._touch_cluster(view.id)
 
     # Nodes
 
-    def node_objects(self, cluster: str, nodes: Mapping[str, NodeObject]) -> None:
-        """All Node objects of the cluster, by name, in a mapping that nobody changes. What follows from them
-        shows with the next ticks, since they may be thousands."""
-        held = self._clusters.get(cluster)
-        if held is None:
+    def node_objects(self, cluster: str, nodes: Mapping[str, StoredNodeObject]) -> None:
+        """Sets all Node objects of the cluster, by name; the mapping must not change. They may be thousands,
+        so rows are updated by the next ticks."""
+        entry = self._clusters.get(cluster)
+        if entry is None:
             return
-        held.objects = nodes
+        entry.objects = nodes
         for name, node in nodes.items():
-            record = held.nodes.get(name)
+            record = entry.nodes.get(name)
             if record is None and node.accelerators:
-                record = self._new(held, name)
+                record = self._new(entry, name)
             if record is not None and record.object is not node:
                 self._set_object(record, node)
-        for record in held.nodes.values():
+        for record in entry.nodes.values():
             if record.object is not None and record.node not in nodes:
                 self._set_object(record, None)
 
-    def _set_object(self, record: NodeRecord, node: NodeObject | None) -> None:
+    def _set_object(self, record: NodeRecord, node: StoredNodeObject | None) -> None:
         had, before = record.has_accelerators, self.labels(record.cluster, record.node)
         record.object = node
         if record.has_accelerators != had:
-            record.look_again()
+            record.schedule_now()
         if record.state is not None and self.labels(record.cluster, record.node) != before:
             self._touch(record.cluster, record.node)
 
-    def take(self, cluster: str, saying: Saying) -> None:
-        """Passed over if the cluster has left the list meanwhile."""
-        held = self._clusters.get(cluster)
-        if held is None:
+    def take(self, cluster: str, update: NodeUpdate) -> None:
+        """Ignored if the cluster was removed meanwhile."""
+        entry = self._clusters.get(cluster)
+        if entry is None:
             return
         now = self._clock()
-        record = held.nodes.get(saying.node)
+        record = entry.nodes.get(update.node)
         if record is None:
-            if len(held.nodes) >= self._nodes_limit:
-                self._pass_over(held, saying.node)
+            if len(entry.nodes) >= self._nodes_limit:
+                self._log_ignored(entry, update.node)
                 return
-            record = self._new(held, saying.node)
-        if isinstance(saying, NodeReport):
-            self._take_report(held, record, saying, now)
-        elif isinstance(saying, NodeFailure):
-            record.failures[saying.source] = Failure(saying.text, saying.incompatible, now)
-            if saying.incompatible:
-                record.readings.pop(saying.source, None)
-            self._refresh(held, record, now)
+            record = self._new(entry, update.node)
+        if isinstance(update, NodeReport):
+            self._take_report(entry, record, update, now)
+        elif isinstance(update, NodeFailure):
+            record.failures[update.source] = Failure(update.text, update.incompatible, now)
+            if update.incompatible:
+                record.readings.pop(update.source, None)
+            self._refresh(entry, record, now)
         else:
-            self._take_unchanged(held, record, saying, now)
+            self._take_unchanged(entry, record, update, now)
 
-    def _pass_over(self, held: _Cluster, node: str) -> None:
-        if not held.full:
-            said = fields(cluster=held.view.id, limit=self._nodes_limit, node=node)
-            log.warning("a cluster has more nodes than one may have; further nodes are ignored", extra=said)
-        held.full = True
+    def _log_ignored(self, entry: _Cluster, node: str) -> None:
+        if not entry.full:
+            extra = fields(cluster=entry.view.id, limit=self._nodes_limit, node=node)
+            log.warning("cluster exceeds the limit of nodes; further nodes are ignored", extra=extra)
+        entry.full = True
 
-    def _take_report(self, held: _Cluster, record: NodeRecord, report: NodeReport, now: float) -> None:
+    def _take_report(self, entry: _Cluster, record: NodeRecord, report: NodeReport, now: float) -> None:
         if self._ageing.is_forgotten(report.taken_at, now):
             record.failures[report.source] = Failure(_TOO_OLD, False, now)
-            self._refresh(held, record, now)
+            self._refresh(entry, record, now)
             return
-        reading = kept(report, now, self._ageing)
-        too_much = self._too_many(held, record, report) or self._too_large(held, record, reading)
+        reading = stored_reading(report, now, self._ageing)
+        too_much = self._too_many(entry, record, report) or self._too_large(entry, record, reading)
         if too_much is not None:
             record.failures[report.source] = Failure(too_much, False, now, refused=True)
-            self._refresh(held, record, now)
+            self._refresh(entry, record, now)
             return
         record.failures.pop(report.source, None)
         record.readings[report.source] = reading
-        self._weigh(held, record)
-        shares = record.shared_out(now)
+        self._recount_size(entry, record)
+        shares = record.source_shares(now)
         used = report.source in {share.source for share in shares}
         if used or shares != record.shares:
-            with self._recounted(held, record):
+            with self._recounted(entry, record):
                 self._writer.write(
-                    record, shares, report, now, simulated=held.view.simulated, quiet=_quiet(held)
+                    record, shares, report, now, simulated=entry.view.simulated, quiet=_quiet(entry)
                 )
         record.due = record.next_due(now, self._ageing)
 
-    def _take_unchanged(self, held: _Cluster, record: NodeRecord, saying: NodeUnchanged, now: float) -> None:
-        """It answers, but its reading goes on ageing: until it is too old to be held."""
-        failure = record.failures.get(saying.source)
+    def _take_unchanged(self, entry: _Cluster, record: NodeRecord, update: NodeUnchanged, now: float) -> None:
+        """The source answers, but its reading ages on until it expires."""
+        failure = record.failures.get(update.source)
         if failure is not None and failure.refused:
-            record.failures[saying.source] = structs.replace(failure, at=now)  # that very reading was refused
-        elif saying.source not in record.readings:
-            record.failures[saying.source] = Failure(_TOO_OLD, False, now)
-        elif record.failures.pop(saying.source, None) is None:
+            record.failures[update.source] = structs.replace(failure, at=now)  # the same reading was refused
+        elif update.source not in record.readings:
+            record.failures[update.source] = Failure(_TOO_OLD, False, now)
+        elif record.failures.pop(update.source, None) is None:
             return
-        self._refresh(held, record, now)
+        self._refresh(entry, record, now)
 
     def snapshot(self, cluster: str, node: str) -> Snapshot | None:
-        """The whole of what is known of a node; None: nothing was read of it."""
+        """The merged snapshot of all sources; None: the node was not read."""
         record = self._record(cluster, node)
         if record is None or not record.shares:
             return None
         return whole_node(node, parts_of(record, record.shares))
 
     def labels(self, cluster: str, node: str) -> Mapping[str, str]:
-        """Of its Node object; where there is none to be seen, what its agent was set to pass on."""
+        """The labels of its Node object, or those that its agent passes on if there is no Node object."""
         record = self._record(cluster, node)
         if record is not None and record.object is not None:
             return record.object.labels
@@ -299,128 +306,130 @@ class FleetStore:
         return dict(record.readings[record.shares[0].source].node_labels)
 
     def unread_node(self, cluster: str, offers: Callable[[str], bool]) -> tuple[str, str] | None:
-        """Name of a node of which nothing was read and that may have devices of a resource that `offers` is
-        true of, and why it was not read. None: there is no such node."""
-        held = self._clusters.get(cluster)
-        record = None if held is None else held.unread_node(offers)
+        """The name of a node without readings that may have devices of a resource for which `offers` is true,
+        and the reason why it was not read; None: there is none."""
+        entry = self._clusters.get(cluster)
+        record = None if entry is None else entry.unread_node(offers)
         if record is None:
             return None
         failure = record.failure()
         return record.node, NO_SOURCE if failure is None else failure.text
 
-    def set_unusual(self, kind: Literal["device", "pod"], texts: Mapping[UnusualKey, str | None]) -> None:
-        """Devices by cluster, node and id; pods by cluster, namespace and name. None: as usual again; those
-        that are not named stay as they are. An event says where it began and ended."""
-        mark = self._unusual.set_devices if kind == "device" else self._unusual.set_pods
+    def set_unusual(self, kind: Literal["device", "pod"], texts: Mapping[AnomalyKey, str | None]) -> None:
+        """Sets the field `unusual` of devices by cluster, node and id, or of pods by cluster, namespace and
+        name, and records events. None clears it; others keep theirs."""
+        mark = self._anomalies.set_devices if kind == "device" else self._anomalies.set_pods
         for cluster, node in mark(texts, self._clock()):
             self._touch(cluster, node)
 
     # Time
 
     def tick(self, now: float | None = None) -> bool:
-        """About once a second. True: there is more to do than should be done at once; call it again soon."""
+        """Call it about once a second. True: work is left; call it again soon."""
         now = self._clock() if now is None else now
-        more = self._look_again(now)
+        more = self._refresh_due(now)
         for _ in range(min(_WORK_AT_ONCE, len(self._leaving))):
             self._clear(self._leaving.popleft())
         settling = self._tables.settle()
         if abs(now - self._published_at) >= _PUBLISHED_EVERY_SECONDS:
-            news, last = tuple(self.events.after(self._published_event)), self.events.last_id
-            self._changes.publish(self.generation, news, last)
+            new_events, last = tuple(self.events.after(self._published_event)), self.events.last_id
+            self._changes.publish(self.generation, new_events, last)
             self._published_at, self._published_event = now, last
         return more or settling or bool(self._leaving)
 
     def subscribe(self) -> Subscription:
-        """What changes from now on; close it."""
+        """Changes from now on; the caller closes the subscription."""
         return self._changes.subscribe()
 
-    def _look_again(self, now: float) -> bool:
+    def _refresh_due(self, now: float) -> bool:
         due = [
-            (held, record)
-            for held in self._clusters.values()
-            for record in held.nodes.values()
+            (entry, record)
+            for entry in self._clusters.values()
+            for record in entry.nodes.values()
             if record.due <= now
         ]
         work = 0
-        for held, record in due:
+        for entry, record in due:
             if work >= _WORK_AT_ONCE:
                 return True
-            record.due = now + _AGAIN_SECONDS  # should it fail, it does not hold up the others each time
+            record.due = now + _RETRY_SECONDS  # if it fails, it does not delay the others in every tick
             was_read = bool(record.readings)
             record.forget_old(now, self._ageing)
             if was_read and not record.readings:
-                self._happenings.node_forgotten(record, now)
-            work += self._refresh(held, record, now)
+                self._recorder.node_forgotten(record, now)
+            work += self._refresh(entry, record, now)
         return False
 
-    def _refresh(self, held: _Cluster, record: NodeRecord, now: float) -> int:
-        """After anything but a new reading. Gives back how much work it was."""
+    def _refresh(self, entry: _Cluster, record: NodeRecord, now: float) -> int:
+        """After anything but a new reading. Returns the amount of work."""
         if not record.is_known:
-            self._forget(held, record)
+            self._forget(entry, record)
             return WORK_OF_MARKING
-        self._weigh(held, record)
-        with self._recounted(held, record):
-            work = self._writer.refresh(record, now, simulated=held.view.simulated, quiet=_quiet(held))
+        self._recount_size(entry, record)
+        with self._recounted(entry, record):
+            work = self._writer.refresh(record, now, simulated=entry.view.simulated, quiet=_quiet(entry))
         record.due = record.next_due(now, self._ageing)
         return work
 
-    def _too_many(self, held: _Cluster, record: NodeRecord, report: NodeReport) -> str | None:
-        """Why the reading cannot be taken: its cluster has as many rows as one may have."""
-        devices = held.devices - len(self.devices.of_node(record.number)) + len(report.snapshot.devices)
+    def _too_many(self, entry: _Cluster, record: NodeRecord, report: NodeReport) -> str | None:
+        """An error if the reading exceeds the row limits of its cluster."""
+        devices = entry.devices - len(self.devices.of_node(record.number)) + len(report.snapshot.devices)
         if devices > self._devices_limit:
-            return f"its cluster has more than {self._devices_limit} devices"
+            return f"its cluster exceeds the limit of {self._devices_limit} devices"
         processes = (
-            held.processes - len(self.processes.of_node(record.number)) + len(report.snapshot.processes)
+            entry.processes - len(self.processes.of_node(record.number)) + len(report.snapshot.processes)
         )
         if processes > self._processes_limit:
-            return f"its cluster has more than {self._processes_limit} processes"
+            return f"its cluster exceeds the limit of {self._processes_limit} processes"
         return None
 
-    def _too_large(self, held: _Cluster, record: NodeRecord, reading: Kept) -> str | None:
-        """Why the reading cannot be kept: it takes more memory than a node or a cluster may."""
+    def _too_large(self, entry: _Cluster, record: NodeRecord, reading: StoredReading) -> str | None:
+        """An error if the reading exceeds the memory limits of a node or a cluster."""
         if reading.size > READING_LIMIT:
-            return f"its reading takes {_mebibytes(reading.size)}, of {_mebibytes(READING_LIMIT)} for a node"
+            return (
+                f"its reading of {_mebibytes(reading.size)} exceeds the limit of {_mebibytes(READING_LIMIT)}"
+            )
         before = record.readings.get(reading.source)
-        size = held.size - (0 if before is None else before.size) + reading.size
+        size = entry.size - (0 if before is None else before.size) + reading.size
         if size > self._readings_limit:
-            return f"the readings of its cluster take {_mebibytes(self._readings_limit)}, which is the limit"
+            return f"the readings of its cluster exceed the limit of {_mebibytes(self._readings_limit)}"
         return None
 
-    def _weigh(self, held: _Cluster, record: NodeRecord) -> None:
-        """After its readings changed."""
+    def _recount_size(self, entry: _Cluster, record: NodeRecord) -> None:
+        """Updates the size after its readings changed."""
         size = sum(reading.size for reading in record.readings.values())
-        held.size += size - record.size
+        entry.size += size - record.size
         record.size = size
 
     @contextmanager
-    def _recounted(self, held: _Cluster, record: NodeRecord) -> Iterator[None]:
-        """While its rows change."""
-        self._uncount(held, record)
+    def _recounted(self, entry: _Cluster, record: NodeRecord) -> Iterator[None]:
+        """Updates the counts of the cluster when the rows of the node change."""
+        self._uncount(entry, record)
         try:
             yield
         finally:
-            held.devices += len(self.devices.of_node(record.number))
-            held.processes += len(self.processes.of_node(record.number))
+            entry.devices += len(self.devices.of_node(record.number))
+            entry.processes += len(self.processes.of_node(record.number))
 
-    def _uncount(self, held: _Cluster, record: NodeRecord) -> None:
-        held.devices -= len(self.devices.of_node(record.number))
-        held.processes -= len(self.processes.of_node(record.number))
+    def _uncount(self, entry: _Cluster, record: NodeRecord) -> None:
+        entry.devices -= len(self.devices.of_node(record.number))
+        entry.processes -= len(self.processes.of_node(record.number))
 
     def _record(self, cluster: str, node: str) -> NodeRecord | None:
-        held = self._clusters.get(cluster)
-        return None if held is None else held.nodes.get(node)
+        entry = self._clusters.get(cluster)
+        return None if entry is None else entry.nodes.get(node)
 
-    def _new(self, held: _Cluster, node: str) -> NodeRecord:
-        cluster = held.view.id
-        record = NodeRecord(cluster, node, self._tables.number(cluster, node), object=held.objects.get(node))
-        held.nodes[node] = record
+    def _new(self, entry: _Cluster, node: str) -> NodeRecord:
+        cluster = entry.view.id
+        record = NodeRecord(cluster, node, self._tables.number(cluster, node), object=entry.objects.get(node))
+        entry.nodes[node] = record
         return record
 
-    def _forget(self, held: _Cluster, record: NodeRecord) -> None:
-        self._uncount(held, record)
-        held.size -= record.size
-        held.full = False
-        del held.nodes[record.node]
+    def _forget(self, entry: _Cluster, record: NodeRecord) -> None:
+        self._uncount(entry, record)
+        entry.size -= record.size
+        entry.full = False
+        del entry.nodes[record.node]
         self._clear(record)
         self._touch(record.cluster, record.node)
 
@@ -428,7 +437,7 @@ class FleetStore:
         self._tables.clear(record.cluster, record.node, record.number)
 
     def generation_of(self, clusters: Collection[str] | None) -> int:
-        """Grows with each change of these clusters and with no other; None: of all."""
+        """A number that increases only with changes of these clusters; None: of all."""
         if clusters is None:
             return self.generation
         return sum(self._generations[cluster] for cluster in clusters)
@@ -448,8 +457,8 @@ def _mebibytes(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
 
 
-def _quiet(held: _Cluster) -> bool:
-    return held.view.reachable is False
+def _quiet(entry: _Cluster) -> bool:
+    return entry.view.reachable is False
 
 
 def _age(at: float | None, now: float) -> float | None:

@@ -1,11 +1,11 @@
-"""What is remembered of one node: the last reading of each source, and the last failure.
+"""The record of one node: the last reading and the last failure of each source.
 
-Readings are kept as compressed documents: eighty thousand devices as objects would take a quarter of a
-gigabyte, and all that lists and sums need of them is in columns. The garbage collector is not told of what is
-kept of a node: there are no cycles in it, and to look for some among ten thousand nodes would hold the loop.
+Readings are stored as compressed documents: 80,000 devices as objects would take 250 MB, and the tables
+contain everything that lists and sums need. Records are excluded from garbage collection: they have no
+cycles, and a collection over 10,000 nodes would block the event loop.
 
-A reading is stale by its own age, not by when its source last answered: an agent whose collection hangs goes
-on answering that nothing has changed.
+A reading becomes stale by its own age, not by when its source last answered: an agent whose collection hangs
+continues to answer that nothing has changed.
 """
 
 import zlib
@@ -21,19 +21,16 @@ from accelscope.fleet.rows import NodeReport, SourceKind
 from accelscope.fleet.store.node_rows import text_size
 from accelscope.model import Snapshot
 
-# --- node object ------------------------------------------------------------
-# A Node object as far as the store is concerned; `api_server.objects` decodes those that fit it.
 
-
-class NodeObject(Protocol):
-    """What the store wants of a Node object."""
+class StoredNodeObject(Protocol):
+    """The part of a Node object that the store uses; `api_server.objects` decodes it."""
 
     @property
     def labels(self) -> Mapping[str, str]: ...
 
     @property
     def accelerators(self) -> Mapping[str, int]:
-        """Allocatable devices by resource; empty: it offers none."""
+        """Allocatable devices by resource."""
         ...
 
 
@@ -47,44 +44,42 @@ _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ageing:
-    """`stale_after_seconds`, or three of the node's intervals where that is longer; never later than it is
-    forgotten."""
+    """A reading is stale after `stale_after_seconds` or after three of the node's intervals, whichever is
+    longer, but not later than it is forgotten."""
 
     stale_after_seconds: float
     forget_after_seconds: float
 
     def stale_at(self, taken_at: float, interval_seconds: float | None) -> float:
-        patience = max(self.stale_after_seconds, _INTERVALS_MISSED * (interval_seconds or 0.0))
-        return taken_at + min(patience, self.forget_after_seconds)
+        seconds = max(self.stale_after_seconds, _INTERVALS_MISSED * (interval_seconds or 0.0))
+        return taken_at + min(seconds, self.forget_after_seconds)
 
     def is_forgotten(self, taken_at: float, now: float) -> bool:
         return taken_at + self.forget_after_seconds <= now
 
 
-class Kept(Struct, frozen=True, kw_only=True, gc=False):
-    """A reading."""
-
+class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
     source: SourceKind
     taken_at: float
     stale_at: float
-    vendors: tuple[str, ...]  # of the devices that it shows
+    vendors: tuple[str, ...]  # of its devices
     agent_version: str | None
     node_labels: tuple[tuple[str, str], ...]
-    remark: str | None  # what of it had to be left out
+    remark: str | None  # about parts that were left out
     document: bytes  # gzip or zlib
-    size: int  # bytes of the document and, at most, of texts in rows and labels
+    size: int  # bytes of the document, plus an upper bound for texts in rows and labels
 
     def snapshot(self) -> Snapshot:
-        """As the source gave it, with times by the node's clock."""
+        """The snapshot of the source, with times of the node's clock."""
         return _SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB))
 
 
-def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
+def stored_reading(report: NodeReport, now: float, ageing: Ageing) -> StoredReading:
     snapshot = report.snapshot
     taken_at = min(report.taken_at, now)  # a clock that runs ahead must not keep a node fresh
     document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)
     labels = sum(_label_bytes(text) for label in snapshot.node_labels for text in label)
-    return Kept(
+    return StoredReading(
         source=report.source,
         taken_at=taken_at,
         stale_at=ageing.stale_at(taken_at, snapshot.interval_seconds),
@@ -98,26 +93,26 @@ def kept(report: NodeReport, now: float, ageing: Ageing) -> Kept:
 
 
 def _label_bytes(text: str) -> int:
-    """At most: labels are in no table, so there is only the text and, once it was in an answer, its UTF-8."""
+    """An upper bound: the text and its UTF-8, which Python caches. Labels are in no table."""
     return len(text) * (1 if text.isascii() else _WIDE_LABEL_BYTES)
 
 
-def _fell_silent(kept: Kept, newest: float) -> bool:
-    """Whether a fresh source looked well after this one last did, so that it may take over although it tells
-    less. Where nothing is heard of a whole cluster, all ended at about the same time: the others have nothing
-    newer, and the better reading stays, stale."""
-    return newest - kept.taken_at > (kept.stale_at - kept.taken_at) / 2
+def _is_superseded(reading: StoredReading, newest: float) -> bool:
+    """Whether a fresh reading of another source is much newer, so that it replaces this one although it
+    contains less. When a whole cluster becomes unreachable, all readings are about equally old, and the
+    better one stays."""
+    return newest - reading.taken_at > (reading.stale_at - reading.taken_at) / 2
 
 
 class Failure(Struct, frozen=True, gc=False):
     text: str
     incompatible: bool
     at: float
-    refused: bool = False  # it was read, and takes more than may be kept
+    refused: bool = False  # the node was read, but its reading exceeds a limit
 
 
-class Share(Struct, frozen=True, gc=False):
-    """Which vendors' devices are taken from which source, and whether its reading is fresh."""
+class SourceShare(Struct, frozen=True, gc=False):
+    """The vendors whose devices come from a source, and whether its reading is fresh."""
 
     source: SourceKind
     fresh: bool
@@ -128,14 +123,14 @@ class NodeRecord(Struct, gc=False):
     cluster: str
     node: str
     number: int
-    readings: dict[SourceKind, Kept] = {}
+    readings: dict[SourceKind, StoredReading] = {}
     failures: dict[SourceKind, Failure] = {}
-    object: NodeObject | None = None
-    shares: tuple[Share, ...] = ()  # that its rows were made from
+    object: StoredNodeObject | None = None
+    shares: tuple[SourceShare, ...] = ()  # of its rows
     state: str | None = None  # of its row; None: it has none
-    told: bool = False  # that it is not fresh, by an event
-    size: int = 0  # of its readings, as far as its cluster counts it
-    due: float = -inf  # when it is to be looked at again, although no source said anything
+    outage_reported: bool = False  # by an event, that it is stale or incompatible
+    size: int = 0  # of its readings, as counted in its cluster
+    due: float = -inf  # when to refresh it without an update from a source
 
     @property
     def has_accelerators(self) -> bool:
@@ -145,49 +140,56 @@ class NodeRecord(Struct, gc=False):
     def is_known(self) -> bool:
         return bool(self.readings or self.failures) or self.has_accelerators
 
-    def look_again(self) -> None:
-        """With the next tick."""
+    def schedule_now(self) -> None:
+        """Refreshes it with the next tick."""
         self.due = -inf
 
     def forget_old(self, now: float, ageing: Ageing) -> None:
         gone = ageing.is_forgotten
-        self.readings = {kind: kept for kind, kept in self.readings.items() if not gone(kept.taken_at, now)}
+        self.readings = {
+            kind: reading for kind, reading in self.readings.items() if not gone(reading.taken_at, now)
+        }
         self.failures = {kind: failed for kind, failed in self.failures.items() if not gone(failed.at, now)}
 
     def next_due(self, now: float, ageing: Ageing) -> float:
         forgotten = ageing.forget_after_seconds
         times = [
-            kept.stale_at if now < kept.stale_at else kept.taken_at + forgotten
-            for kept in self.readings.values()
+            reading.stale_at if now < reading.stale_at else reading.taken_at + forgotten
+            for reading in self.readings.values()
         ]
         times += [failure.at + forgotten for failure in self.failures.values()]
         return min(times, default=inf)
 
-    def shared_out(self, now: float) -> tuple[Share, ...]:
-        """By precedence, but for stale readings that a later one took the place of; each adds the vendors
-        that none before it told of. The first is named also where it shows no device: it is what the node was
-        read from."""
+    def source_shares(self, now: float) -> tuple[SourceShare, ...]:
+        """By precedence, with superseded readings last. Each source contributes the vendors that no source
+        before it has. The first is included even without devices, because the node was read from it."""
         if len(self.readings) == 1:
             [only] = self.readings.values()
-            return (Share(only.source, now < only.stale_at, only.vendors),)
+            return (SourceShare(only.source, now < only.stale_at, only.vendors),)
         return tuple(self._shares(now))
 
-    def _shares(self, now: float) -> Iterator[Share]:
-        told: set[str] = set()
-        newest = max((kept.taken_at for kept in self.readings.values() if now < kept.stale_at), default=-inf)
+    def _shares(self, now: float) -> Iterator[SourceShare]:
+        covered: set[str] = set()
+        newest = max(
+            (reading.taken_at for reading in self.readings.values() if now < reading.stale_at),
+            default=-inf,
+        )
         in_order = sorted(
             self.readings.values(),
-            key=lambda kept: (now >= kept.stale_at and _fell_silent(kept, newest), PRECEDENCE[kept.source]),
+            key=lambda reading: (
+                now >= reading.stale_at and _is_superseded(reading, newest),
+                PRECEDENCE[reading.source],
+            ),
         )
         for place, reading in enumerate(in_order):
-            vendors = tuple(vendor for vendor in reading.vendors if vendor not in told)
+            vendors = tuple(vendor for vendor in reading.vendors if vendor not in covered)
             if vendors or not place:
-                yield Share(reading.source, now < reading.stale_at, vendors)
-                told.update(vendors)
+                yield SourceShare(reading.source, now < reading.stale_at, vendors)
+                covered.update(vendors)
 
     def failure(self) -> Failure | None:
-        """What to show: of all sources, the one that counts most first. While the node is fresh, another
-        source's does not matter, unless it says that an agent cannot be understood."""
+        """The failures of all sources, by precedence. While the node is fresh, failures of unused sources are
+        left out, unless the agent is incompatible."""
         shown = sorted(self.failures, key=PRECEDENCE.__getitem__)
         if self.shares and self.shares[0].fresh:
             used = {share.source for share in self.shares}

@@ -28,14 +28,14 @@ UNHEALTHY = frozenset({"warning", "critical", "lost"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NodeIdentity:
     cluster: str
     node: str
     simulated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SourceReading:
     """What one source tells of a node: the devices of `vendors`, since another tells of the rest."""
 
     source: str
@@ -56,7 +56,7 @@ class NodeRows:
     process_devices: list[int] = field(default_factory=list)
 
 
-def rows_of(place: Place, parts: Iterable[Part]) -> NodeRows:
+def rows_of(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
     rows = NodeRows()
     for part in parts:
         _add(rows, place, part)
@@ -101,7 +101,7 @@ def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
     return row.namespace, row.pod, row.container
 
 
-def _add(rows: NodeRows, place: Place, part: Part) -> None:
+def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
     snapshot = part.snapshot
     devices = _Devices(snapshot.devices, part.vendors, len(rows.devices))
     processes = _distinct_processes(snapshot.processes, devices)
@@ -175,7 +175,7 @@ def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tupl
     return list(found.values())
 
 
-def _taken_at(part: Part, device: Device) -> float | None:
+def _taken_at(part: SourceReading, device: Device) -> float | None:
     """None: since its agent started it was never read."""
     if not device.stale:
         return part.taken_at
@@ -185,7 +185,7 @@ def _taken_at(part: Part, device: Device) -> float | None:
 
 
 def _device_row(
-    place: Place, part: Part, device: Device, processes: int, usages: Sequence[PodUsage]
+    place: NodeIdentity, part: SourceReading, device: Device, processes: int, usages: Sequence[PodUsage]
 ) -> DeviceRow:
     held = [usage for usage in usages if usage.allocated]
     idle = [usage.idle_seconds for usage in held if usage.idle_seconds is not None]
@@ -257,7 +257,7 @@ def _ecc_uncorrected(device: Device) -> int | None:
 
 
 def _pod_row(
-    place: Place, part: Part, device: Device, usage: PodUsage, pods: _Pods, *, share: float
+    place: NodeIdentity, part: SourceReading, device: Device, usage: PodUsage, pods: _Pods, *, share: float
 ) -> PodRow:
     pod = pods.find(usage)
     return PodRow(
@@ -290,7 +290,7 @@ def _pod_row(
     )
 
 
-def _process_row(place: Place, part: Part, device: Device, process: Process) -> ProcessRow:
+def _process_row(place: NodeIdentity, part: SourceReading, device: Device, process: Process) -> ProcessRow:
     owner = process.owner
     in_pod = owner is not None and owner.kind is OwnerKind.POD
     return ProcessRow(
@@ -325,7 +325,7 @@ def _process_row(place: Place, part: Part, device: Device, process: Process) -> 
 
 
 def node_row(
-    place: Place,
+    place: NodeIdentity,
     rows: NodeRows,
     *,
     state: str,
@@ -383,7 +383,7 @@ def _listed(words: Iterable[str]) -> str | None:
 # One snapshot of a node that several sources told of.
 
 
-def whole_node(node: str, parts: Sequence[Part]) -> Snapshot:
+def whole_node(node: str, parts: Sequence[SourceReading]) -> Snapshot:
     """The first part's, with what the others tell of the devices that are theirs; under the node's name in
     its cluster, and by this process's clock."""
     first, *others = [_only(part) for part in parts]
@@ -405,7 +405,7 @@ def whole_node(node: str, parts: Sequence[Part]) -> Snapshot:
     )
 
 
-def _only(part: Part) -> Snapshot:
+def _only(part: SourceReading) -> Snapshot:
     """Without the devices that another source tells of, and all that belongs to them."""
     snapshot = part.snapshot
     devices = tuple(device for device in snapshot.devices if device.vendor in part.vendors)

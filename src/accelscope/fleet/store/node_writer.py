@@ -1,4 +1,5 @@
-"""A node's record as rows: made anew when a reading comes, only marked when time passes."""
+"""Writes the record of a node to the tables: rows are replaced by a new reading, and marked as stale by
+time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -7,37 +8,35 @@ import numpy as np
 from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
-from accelscope.fleet.store.events import Happenings, device_name
-from accelscope.fleet.store.node_record import PRECEDENCE, NodeRecord, Share
+from accelscope.fleet.store.events import EventRecorder, device_name
+from accelscope.fleet.store.node_record import PRECEDENCE, NodeRecord, SourceShare
 from accelscope.fleet.store.node_rows import (
     FRESH,
     INCOMPATIBLE,
     STALE,
     UNREAD,
+    NodeIdentity,
     NodeRows,
-    Part,
-    Place,
+    SourceReading,
     node_row,
     rows_of,
 )
 from accelscope.fleet.store.query import Condition, Positions, Query
 from accelscope.fleet.store.table import NodeNumbers, Table
 
-# --- node tables ------------------------------------------------------------
-# The four tables, which always hold the same nodes.
-
-
 _UNSEARCHED = frozenset({"state", "source", "health", "type", "owner_kind"})
 
 
 class NodeTables:
+    """The four tables, which always contain the same nodes."""
+
     def __init__(self, clock: Callable[[], float]) -> None:
         self._numbers = numbers = NodeNumbers()
         self.nodes = Table(NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock)
         self.devices = Table(
             DeviceRow,
             ("cluster", "node", "id"),
-            unsearched=_UNSEARCHED | {"uuid"},  # the id has it
+            unsearched=_UNSEARCHED | {"uuid"},  # the id contains it
             numbers=numbers,
             clock=clock,
         )
@@ -73,7 +72,7 @@ class NodeTables:
         return {str(ids[id_]): str(healths[health]) for id_, health in codes}
 
     def replace(self, number: int, rows: NodeRows) -> None:
-        """All but the row of the node itself."""
+        """Replaces all rows but that of the node itself."""
         self.devices.replace(number, rows.devices)
         self.pods.replace(number, rows.pods, rows.pod_devices)
         self.processes.replace(number, rows.processes, rows.process_devices)
@@ -83,7 +82,7 @@ class NodeTables:
             table.assign(table.of_node(number), "state", STALE)
 
     def mark_node(self, number: int, state: str, reason: str | None) -> bool:
-        """False: it was so before."""
+        """False: nothing changed."""
         here = self.nodes.of_node(number)
         position = int(here[0])
         if (self.nodes.value("state", position), self.nodes.value("reason", position)) == (state, reason):
@@ -97,7 +96,7 @@ class NodeTables:
             table.assign(_of_cluster(table, cluster), "simulated", simulated)
 
     def hide(self, cluster: str) -> None:
-        """Out of every answer at once; the nodes are cleared one by one afterwards."""
+        """Removes the cluster from all answers at once; its nodes are cleared later, one by one."""
         for table in self._all:
             table.hide(_of_cluster(table, cluster))
 
@@ -107,7 +106,7 @@ class NodeTables:
         self._numbers.take_back(cluster, node)
 
     def settle(self) -> bool:
-        """A few milliseconds of work that answers then need not do; False: there was none."""
+        """Does a few milliseconds of maintenance that queries would otherwise do; False: there was none."""
         return any(table.settle() for table in self._all)
 
 
@@ -115,21 +114,18 @@ def _of_cluster(table: Table[Any], cluster: str) -> Positions:
     return table.matching(Query(where=(Condition("cluster", "=", cluster),)))
 
 
-# --- unusual ------------------------------------------------------------
-# What is out of habit, beside the rows: those are made anew with each reading, and this stays until whoever
-# found it takes it back.
+AnomalyKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, namespace and name of a pod
 
 
-UnusualKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, namespace and name of a pod
+class AnomalyRegistry:
+    """The texts of active anomalies, for the field `unusual` of rows, which each reading replaces."""
 
-
-class Unusual:
-    def __init__(self, devices: Table[DeviceRow], pods: Table[PodRow], happenings: Happenings) -> None:
+    def __init__(self, devices: Table[DeviceRow], pods: Table[PodRow], recorder: EventRecorder) -> None:
         self._device_table = devices
         self._pod_table = pods
-        self._happenings = happenings
-        self._devices: dict[UnusualKey, str] = {}
-        self._pods: dict[UnusualKey, str] = {}
+        self._recorder = recorder
+        self._devices: dict[AnomalyKey, str] = {}
+        self._pods: dict[AnomalyKey, str] = {}
 
     def mark(self, rows: NodeRows) -> None:
         if self._devices:
@@ -147,8 +143,8 @@ class Unusual:
                 for row in rows.pods
             ]
 
-    def set_devices(self, texts: Mapping[UnusualKey, str | None], at: float) -> Iterator[tuple[str, str]]:
-        """Yields the nodes whose rows changed; a device that is not there is passed over."""
+    def set_devices(self, texts: Mapping[AnomalyKey, str | None], at: float) -> Iterator[tuple[str, str]]:
+        """Yields the nodes whose rows changed. Unknown devices are ignored."""
         self._forget_gone()
         for key, text in texts.items():
             cluster, node, id_ = key
@@ -161,13 +157,13 @@ class Unusual:
                 self._devices[key] = text
             self._device_table.assign(np.array([position]), "unusual", text)
             model, index = (self._device_table.value(name, position) for name in ("model", "index"))
-            who = device_name(
+            subject = device_name(
                 None if model is None else str(model), None if index is None else int(index), id_
             )
-            self._happenings.unusual(was, text, at, cluster=cluster, node=node, device=id_, who=who)
+            self._recorder.unusual(was, text, at, cluster=cluster, node=node, device=id_, subject=subject)
             yield cluster, node
 
-    def set_pods(self, texts: Mapping[UnusualKey, str | None], at: float) -> Iterator[tuple[str, str]]:
+    def set_pods(self, texts: Mapping[AnomalyKey, str | None], at: float) -> Iterator[tuple[str, str]]:
         self._forget_gone()
         changed = {key: text for key, text in texts.items() if text != self._pods.get(key)}
         for key, positions in self._positions_of_pods(changed):
@@ -177,24 +173,24 @@ class Unusual:
             self._pod_table.assign(np.array(positions), "unusual", text)
             cluster, namespace, pod = key
             node = str(self._pod_table.value("node", positions[0]))
-            self._happenings.unusual(
+            self._recorder.unusual(
                 *(was, text, at),
                 cluster=cluster,
                 node=node,
                 namespace=namespace,
                 pod=pod,
-                who=f"{namespace}/{pod}",
+                subject=f"{namespace}/{pod}",
             )
             yield cluster, node
 
-    def _positions_of_pods(self, keys: Iterable[UnusualKey]) -> list[tuple[UnusualKey, list[int]]]:
-        """One pass over the table for all of them."""
+    def _positions_of_pods(self, keys: Iterable[AnomalyKey]) -> list[tuple[AnomalyKey, list[int]]]:
+        """Finds all of them in one pass over the table."""
         keys = frozenset(keys)
         table = self._pod_table
         names = table.texts("pod")
         sought = [code for _, _, pod in keys if (code := names.code(pod)) is not None]
         everywhere = table.positions()
-        found: dict[UnusualKey, list[int]] = {}
+        found: dict[AnomalyKey, list[int]] = {}
         for position in everywhere[np.isin(table.column("pod", everywhere), sought)].tolist():
             key = tuple(str(table.value(name, position)) for name in ("cluster", "namespace", "pod"))
             if key in keys:
@@ -202,7 +198,7 @@ class Unusual:
         return list(found.items())
 
     def _forget_gone(self) -> None:
-        """Of devices and pods that are no longer there."""
+        """Removes devices and pods that are no longer in the tables."""
         for device in list(self._devices):
             cluster, node, id_ = device
             if self._device_table.find(cluster=cluster, node=node, id=id_) is None:
@@ -211,33 +207,33 @@ class Unusual:
         self._pods = {key: text for key, text in self._pods.items() if key in there}
 
 
-# In units of what it takes to mark a node, some tens of microseconds.
+# In units of the time to mark a node, some tens of microseconds.
 WORK_OF_MARKING = 1
 WORK_OF_WRITING = 40
 
 NO_SOURCE = "no source reported it"
-_NOTHING_NEW = "no newer reading came"
+_NO_NEW_READING = "no new reading"
 
 
 class NodeWriter:
-    """`touch` is told which node's answers changed. `quiet`, where it is an argument: the node's cluster is
-    out of reach, which was said and need not be said of each node."""
+    """`touch` is called with a node whose rows changed. `quiet` suppresses events of a node whose cluster is
+    unreachable, because the cluster has an event of its own."""
 
     def __init__(
         self,
         tables: NodeTables,
-        unusual: Unusual,
-        happenings: Happenings,
+        anomalies: AnomalyRegistry,
+        recorder: EventRecorder,
         touch: Callable[[str, str], None],
     ) -> None:
         self._tables = tables
-        self._unusual = unusual
-        self._happenings = happenings
+        self._anomalies = anomalies
+        self._recorder = recorder
         self._touch = touch
 
     def refresh(self, record: NodeRecord, now: float, *, simulated: bool, quiet: bool) -> int:
-        """After anything but a new reading. Gives back how much work it was."""
-        shares = record.shared_out(now) if record.readings else ()
+        """After anything but a new reading. Returns the amount of work."""
+        shares = record.source_shares(now) if record.readings else ()
         if record.state is not None and (shares == record.shares or _only_aged(record.shares, shares)):
             self._mark(record, shares, now, quiet=quiet)
             return WORK_OF_MARKING
@@ -247,26 +243,28 @@ class NodeWriter:
     def write(
         self,
         record: NodeRecord,
-        shares: tuple[Share, ...],
+        shares: tuple[SourceShare, ...],
         report: NodeReport | None,
         now: float,
         *,
         simulated: bool,
         quiet: bool,
     ) -> None:
-        """`report`: the reading that has just come, which need not be unpacked."""
-        place = Place(cluster=record.cluster, node=record.node, simulated=simulated)
+        """`report` is the new reading, which need not be decompressed."""
+        place = NodeIdentity(cluster=record.cluster, node=record.node, simulated=simulated)
         rows = rows_of(place, parts_of(record, shares, report))
-        self._unusual.mark(rows)
+        self._anomalies.mark(rows)
         same_sources = [share.source for share in shares] == [share.source for share in record.shares]
         before = self._tables.healths(record.number) if same_sources else None
         self._tables.replace(record.number, rows)
         if record.state is not None and before not in (None, {row.id: row.health for row in rows.devices}):
-            self._happenings.devices(record, before or {}, rows.devices, now)
+            self._recorder.devices(record, before or {}, rows.devices, now)
         record.shares = shares
         self._write_node(record, place, rows, now, quiet)
 
-    def _write_node(self, record: NodeRecord, place: Place, rows: NodeRows, now: float, quiet: bool) -> None:
+    def _write_node(
+        self, record: NodeRecord, place: NodeIdentity, rows: NodeRows, now: float, quiet: bool
+    ) -> None:
         state, reason = _state(record)
         first = record.readings[record.shares[0].source] if record.shares else None
         agent = record.readings.get(SourceKind.AGENTS)
@@ -282,8 +280,8 @@ class NodeWriter:
         self._tables.nodes.replace(record.number, [row])
         self._changed(record, state, reason, now, quiet)
 
-    def _mark(self, record: NodeRecord, shares: tuple[Share, ...], now: float, *, quiet: bool) -> None:
-        """The rows are right but for their state."""
+    def _mark(self, record: NodeRecord, shares: tuple[SourceShare, ...], now: float, *, quiet: bool) -> None:
+        """Updates only the state of the rows."""
         if shares != record.shares:
             self._tables.mark_stale(record.number)
             record.shares = shares
@@ -293,18 +291,20 @@ class NodeWriter:
 
     def _changed(self, record: NodeRecord, state: str, reason: str | None, now: float, quiet: bool) -> None:
         if state != record.state:
-            self._happenings.node_state(record, state, reason, now, quiet)
+            self._recorder.node_state(record, state, reason, now, quiet)
             record.state = state
         self._touch(record.cluster, record.node)
 
 
-def parts_of(record: NodeRecord, shares: tuple[Share, ...], report: NodeReport | None = None) -> list[Part]:
+def parts_of(
+    record: NodeRecord, shares: tuple[SourceShare, ...], report: NodeReport | None = None
+) -> list[SourceReading]:
     parts = []
     for share in shares:
         reading = record.readings[share.source]
         given = None if report is None or report.source is not share.source else report.snapshot
         parts.append(
-            Part(
+            SourceReading(
                 source=share.source.value,
                 state=FRESH if share.fresh else STALE,
                 taken_at=reading.taken_at,
@@ -320,7 +320,7 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
     text = None if failure is None else failure.text
     if record.shares:
         if not record.shares[0].fresh:
-            return STALE, text or _NOTHING_NEW
+            return STALE, text or _NO_NEW_READING
         remarks = (record.readings[share.source].remark for share in record.shares)
         return FRESH, "; ".join(dict.fromkeys(filter(None, (text, *remarks)))) or None
     if failure is None:
@@ -328,6 +328,6 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
     return INCOMPATIBLE if failure.incompatible else UNREAD, text
 
 
-def _only_aged(before: tuple[Share, ...], after: tuple[Share, ...]) -> bool:
-    """One source alone, whose reading went stale: the rows are the same."""
+def _only_aged(before: tuple[SourceShare, ...], after: tuple[SourceShare, ...]) -> bool:
+    """Whether the reading of a single source became stale, so that the rows are the same."""
     return len(before) == len(after) == 1 and before[0].source == after[0].source and not after[0].fresh

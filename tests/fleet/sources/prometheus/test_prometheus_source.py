@@ -17,11 +17,18 @@ from tests.fleet.sources.prometheus.scraped import Agent, StubStore
 
 import accelscope.fleet.sources.prometheus.source as source_module
 from accelscope.fleet.clusters import PrometheusEntry
-from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, Saying, SourceKind, SourceOutcome
+from accelscope.fleet.rows import (
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    NodeUpdate,
+    SourceKind,
+    SourceOutcome,
+)
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
 from accelscope.fleet.sources.prometheus.store import Target
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
 NOW = TAKEN_AT + 5  # by the store's clock
@@ -47,8 +54,8 @@ class Cluster:
     def __init__(self, source: PrometheusSource) -> None:
         self.source = source
 
-    async def refresh(self) -> tuple[SourceOutcome, list[Saying]]:
-        sayings: list[Saying] = []
+    async def refresh(self) -> tuple[SourceOutcome, list[NodeUpdate]]:
+        sayings: list[NodeUpdate] = []
         return await self.source.refresh(sayings.append), sayings
 
     async def reports(self) -> list[NodeReport]:
@@ -61,7 +68,7 @@ class Cluster:
 async def reading(handler: Handler, **entry: Any) -> AsyncIterator[Cluster]:
     async with served(handler) as place:
         source = PrometheusSource(
-            PrometheusEntry(url=place.url, **entry), loop_share=LoopShare(), clock=lambda: HERE
+            PrometheusEntry(url=place.url, **entry), loop_throttle=LoopThrottle(), clock=lambda: HERE
         )
         try:
             yield Cluster(source)
@@ -382,7 +389,7 @@ def test_a_store_that_answers_badly_is_down(
 def test_a_store_that_answers_everything_with_the_same(metric: dict[str, str]) -> None:
     """What is no target tells of no node, and no number of no device."""
 
-    async def read() -> tuple[SourceOutcome, list[Saying]]:
+    async def read() -> tuple[SourceOutcome, list[NodeUpdate]]:
         answer = json.dumps(vector({"metric": metric, "value": [NOW, "NaN"]}, {"metric": metric}))
         async with reading(json_text(answer)) as cluster:
             return await cluster.refresh()
@@ -393,7 +400,7 @@ def test_a_store_that_answers_everything_with_the_same(metric: dict[str, str]) -
 
 
 def test_nodes_fail_where_the_store_fails_after_it_named_them() -> None:
-    async def read() -> tuple[SourceOutcome, Sequence[Saying]]:
+    async def read() -> tuple[SourceOutcome, Sequence[NodeUpdate]]:
         store = StubStore([agent(node(f"n{number}", "a")) for number in range(3)], NOW)
 
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -465,7 +472,7 @@ def test_secrets_are_not_sent_as_they_should_not_be(url: str, token: bool, tmp_p
 
     async def read() -> SourceOutcome:
         entry = PrometheusEntry(url=url, token_file=str(file) if token else None)
-        source = PrometheusSource(entry, loop_share=LoopShare())
+        source = PrometheusSource(entry, loop_throttle=LoopThrottle())
         try:
             return await source.refresh(lambda _: None)
         finally:

@@ -19,7 +19,7 @@ from accelscope.fleet.history import HistorySeries, Scope
 from accelscope.fleet.history.rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
 from accelscope.fleet.sources.prometheus import StoredPast
 from accelscope.fleet.sources.prometheus.past import Grid
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 
 START = 1_800_000_000.0
 NODES = {"a:9400": "n1", "b:9400": "n2"}
@@ -65,7 +65,7 @@ async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
             entries.append(
                 ClusterEntry(id=name, prometheus=None if url is None else PrometheusEntry(url=url))
             )
-        past = StoredPast(loop_share=LoopShare())
+        past = StoredPast(loop_throttle=LoopThrottle())
         await past.declare(entries)
         try:
             yield past
@@ -161,7 +161,7 @@ def test_a_store_that_hangs_is_not_waited_for(
 
     async def read() -> None:
         async with served(hang) as place, served(store(10.0)) as other:
-            past = StoredPast(loop_share=LoopShare())
+            past = StoredPast(loop_throttle=LoopThrottle())
             slow = PrometheusEntry(url=place.url, timeout_seconds=3600.0)
             quick = PrometheusEntry(url=other.url)
             await past.declare(
@@ -284,7 +284,7 @@ def test_devices_of_a_store_that_hangs_are_not_waited_for(monkeypatch: pytest.Mo
 
     async def read() -> list[HistorySeries]:
         async with served(hang) as slow, served(store(10.0)) as quick:
-            past = StoredPast(loop_share=LoopShare())
+            past = StoredPast(loop_throttle=LoopThrottle())
             entries = {
                 "oslo": PrometheusEntry(url=slow.url, timeout_seconds=3600.0),
                 "berlin": PrometheusEntry(url=quick.url),

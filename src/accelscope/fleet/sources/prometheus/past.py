@@ -27,7 +27,7 @@ from accelscope.fleet.sources.prometheus.store import (
     series,
     target_key,
 )
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.kube.errors import KubeError, Reason
 
 # --- history queries ------------------------------------------------------------
@@ -255,12 +255,12 @@ class _Standing:
 class ClusterPast:
     """Of one cluster."""
 
-    def __init__(self, cluster: str, entry: PrometheusEntry, *, loop_share: LoopShare) -> None:
+    def __init__(self, cluster: str, entry: PrometheusEntry, *, loop_throttle: LoopThrottle) -> None:
         self.cluster = cluster
         self.entry = entry
         self._store = PromqlStore(entry)
         self._queries = HistoryQueries(self._store.matchers)
-        self._loop_share = loop_share
+        self._loop_throttle = loop_throttle
         self._standing = _Standing(cluster)
 
     @property
@@ -291,7 +291,7 @@ class ClusterPast:
             return await self._all_devices(grid)
 
     async def _all_devices(self, grid: Grid) -> list[HistorySeries]:
-        found = await find_targets(self._store, self._loop_share)
+        found = await find_targets(self._store, self._loop_throttle)
         if len(found.targets) > _MOST_TARGETS:
             return []
         nodes = {target.key: target.node for target in found.targets}
@@ -310,7 +310,7 @@ class ClusterPast:
         by_device: dict[tuple[str, str], dict[str, Values]] = {}
         for field, query in self._queries.devices(target.key[1] for target in targets).items():
             runs = await self._runs(query, grid)
-            async with self._loop_share.piece():
+            async with self._loop_throttle.piece():
                 for run in decoded_runs(runs):
                     node, device = nodes.get(target_key(run.metric)), run.metric.get("device")
                     if node is not None and device is not None:
@@ -341,8 +341,8 @@ class ClusterPast:
 class StoredPast:
     """Of all clusters that have a store (a `history.Past`)."""
 
-    def __init__(self, *, loop_share: LoopShare) -> None:
-        self._loop_share = loop_share
+    def __init__(self, *, loop_throttle: LoopThrottle) -> None:
+        self._loop_throttle = loop_throttle
         self._pasts: dict[str, ClusterPast] = {}
         self._without: frozenset[str] = frozenset()  # clusters of which no store knows anything
 
@@ -356,7 +356,7 @@ class StoredPast:
                 await past.close()
         for cluster, store in stores.items():
             if store is not None and cluster not in self._pasts:
-                self._pasts[cluster] = ClusterPast(cluster, store, loop_share=self._loop_share)
+                self._pasts[cluster] = ClusterPast(cluster, store, loop_throttle=self._loop_throttle)
 
     async def close(self) -> None:
         await self.declare(())

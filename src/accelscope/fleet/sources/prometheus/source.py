@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import PrometheusEntry
-from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind, SourceOutcome, Take
+from accelscope.fleet.rows import (
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    SourceKind,
+    SourceOutcome,
+    UpdateHandler,
+)
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
 from accelscope.fleet.sources.prometheus.store import (
@@ -31,8 +38,8 @@ from accelscope.fleet.sources.prometheus.store import (
     series,
     target_key,
 )
-from accelscope.fleet.sources.round import LoopShare, Round
-from accelscope.fleet.sources.snapshots import Heard, reported, together
+from accelscope.fleet.sources.round import LoopThrottle, RefreshRound
+from accelscope.fleet.sources.snapshots import AgentSnapshot, merge_agents, reported
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.metrics.catalogue import INFO_LABELS
 
@@ -102,7 +109,7 @@ log = logging.getLogger(__name__)
 # Of as many agents, all families are read; of more, what rows and sums are made of.
 DETAILED_TARGETS = 500
 _AT_ONCE = 4  # batches
-_PATIENCE = 64  # nodes in a row that could not be read
+_MAX_FAILURES = 64  # nodes in a row that could not be read
 _ROUND_SECONDS = 120.0  # after which the rest is left for the next round
 _USUAL_BYTES = 2 << 20  # of an answer: batches grow and shrink towards it
 _FIRST_BATCH = 16  # nodes
@@ -148,11 +155,11 @@ class PrometheusSource:
         self,
         entry: PrometheusEntry,
         *,
-        loop_share: LoopShare,
+        loop_throttle: LoopThrottle,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = PromqlStore(entry)
-        self._loop_share = loop_share
+        self._loop_throttle = loop_throttle
         self._clock = clock
         self._ages = Ages()
         self._told: dict[str, _Told] = {}  # by node, the last that was reported
@@ -166,18 +173,18 @@ class PrometheusSource:
     def sees_accelerators(self) -> bool:
         return self._seen_devices
 
-    async def refresh(self, take: Take) -> SourceOutcome:
+    async def refresh(self, take: UpdateHandler) -> SourceOutcome:
         here = self._clock()
         try:
-            found = await find_targets(self._store, self._loop_share)
+            found = await find_targets(self._store, self._loop_throttle)
         except KubeError as error:
             return SourceOutcome(up=False, reason=error.reason, text=error.text)
-        async with self._loop_share.piece():
+        async with self._loop_throttle.piece():
             self._ages.look(found.targets)
-        async with self._loop_share.piece():
+        async with self._loop_throttle.piece():
             nodes = _by_node(found.targets)
-        this = Round(take, patience=_PATIENCE)
-        self._tell_missing(nodes.keys(), this)
+        refresh_round = RefreshRound(take, max_failures=_MAX_FAILURES)
+        self._tell_missing(nodes.keys(), refresh_round)
         if not nodes:
             return self._nothing(found)
         self._seen_nodes = True
@@ -185,24 +192,24 @@ class PrometheusSource:
         warnings = list(found.warnings)
 
         async def read(batch: Sequence[_Node]) -> None:
-            warnings.extend(await self._read(batch, moment, this))
+            warnings.extend(await self._read(batch, moment, refresh_round))
 
         self._most_nodes = min(self._most_nodes + 1, _LARGEST_BATCH)
-        changed = await self._tell_unchanged(nodes.values(), this)
+        changed = await self._tell_unchanged(nodes.values(), refresh_round)
         deadline = time.monotonic() + _ROUND_SECONDS
-        await this.over(self._batches(changed, deadline), read, at_once=_AT_ONCE)
+        await refresh_round.run(self._batches(changed, deadline), read, at_once=_AT_ONCE)
         expected = len(nodes) + len(self._missing)
         if warnings:
-            return this.outcome(expected, reason="partial", text=_partial(warnings))
+            return refresh_round.outcome(expected, reason="partial", text=_partial(warnings))
         if time.monotonic() >= deadline:
             text = f"not all nodes could be read within {_ROUND_SECONDS:g} s"
-            return this.outcome(expected, reason=Reason.TIMEOUT, text=text)
-        return this.outcome(expected)
+            return refresh_round.outcome(expected, reason=Reason.TIMEOUT, text=text)
+        return refresh_round.outcome(expected)
 
     async def close(self) -> None:
         await self._store.close()
 
-    def _tell_missing(self, nodes: Collection[str], this: Round) -> None:
+    def _tell_missing(self, nodes: Collection[str], refresh_round: RefreshRound) -> None:
         """Once for each: what is known of it ages from then on."""
         now = time.monotonic()
         self._missing = {
@@ -216,7 +223,7 @@ class PrometheusSource:
                 del self._missing[next(iter(self._missing))]
             self._missing[node] = now
             text = "the store has no current series of its agent"
-            this.say(NodeFailure(node=node, source=self.kind, reason=_NO_SERIES, text=text))
+            refresh_round.report(NodeFailure(node=node, source=self.kind, reason=_NO_SERIES, text=text))
 
     def _nothing(self, found: Targets) -> SourceOutcome:
         """A store that lost sight of a whole cluster still answers; one that never knew it is not wrong."""
@@ -228,7 +235,7 @@ class PrometheusSource:
         up = not self._seen_nodes and not found.warnings
         return SourceOutcome(up=up, expected=len(self._missing), reason=reason, text=one_line(text))
 
-    async def _tell_unchanged(self, nodes: Iterable[_Node], this: Round) -> list[_Node]:
+    async def _tell_unchanged(self, nodes: Iterable[_Node], refresh_round: RefreshRound) -> list[_Node]:
         """The others, the longest unread first: a round may end before all are read."""
         changed: list[_Node] = []
         unchanged: list[_Node] = []
@@ -236,9 +243,9 @@ class PrometheusSource:
             told = self._told.get(node.name)
             (unchanged if told is not None and told.reading == node.reading else changed).append(node)
         for start in range(0, len(unchanged), _TOLD_AT_ONCE):
-            async with self._loop_share.piece():
+            async with self._loop_throttle.piece():
                 for node in unchanged[start : start + _TOLD_AT_ONCE]:
-                    this.say(NodeUnchanged(node=node.name, source=self.kind))
+                    refresh_round.report(NodeUnchanged(node=node.name, source=self.kind))
         changed.sort(key=lambda node: self._told.get(node.name, _NEVER).at)
         return changed
 
@@ -249,7 +256,9 @@ class PrometheusSource:
             yield nodes[start : start + size]
             start += size
 
-    async def _read(self, batch: Sequence[_Node], moment: _Moment, this: Round) -> tuple[str, ...]:
+    async def _read(
+        self, batch: Sequence[_Node], moment: _Moment, refresh_round: RefreshRound
+    ) -> tuple[str, ...]:
         """Warnings of the store."""
         series = {target.key: NodeSeries() for node in batch for target in node.targets}
 
@@ -261,20 +270,22 @@ class PrometheusSource:
         try:
             answers = await self._answers(batch, moment)
             for answer in answers:
-                await each_sample(answer, self._loop_share, add)
+                await each_sample(answer, self._loop_throttle, add)
         except KubeError as error:
             if len(batch) > 1 and (error.reason is Reason.TOO_LARGE or error.status == _UNPROCESSABLE):
                 half = len(batch) // 2
                 self._batch_nodes = self._most_nodes = half
-                first = await self._read(batch[:half], moment, this)
-                return first + await self._read(batch[half:], moment, this)
+                first = await self._read(batch[:half], moment, refresh_round)
+                return first + await self._read(batch[half:], moment, refresh_round)
             for node in batch:
-                this.say(NodeFailure(node=node.name, source=self.kind, reason=error.reason, text=error.text))
+                refresh_round.report(
+                    NodeFailure(node=node.name, source=self.kind, reason=error.reason, text=error.text)
+                )
             return ()
         warnings = tuple(warning for answer in answers for warning in answer.warnings)
         for node in batch:
-            async with self._loop_share.piece():
-                self._tell(node, series, moment, warnings, this)
+            async with self._loop_throttle.piece():
+                self._tell(node, series, moment, warnings, refresh_round)
         return warnings
 
     async def _answers(self, batch: Sequence[_Node], moment: _Moment) -> list[Vector]:
@@ -292,19 +303,19 @@ class PrometheusSource:
         series: Mapping[TargetKey, NodeSeries],
         moment: _Moment,
         warnings: Sequence[str],
-        this: Round,
+        refresh_round: RefreshRound,
     ) -> None:
         has_devices = any(series[target.key].has_devices for target in node.targets)
         if warnings and not has_devices:
             text = _partial(warnings)
-            this.say(NodeFailure(node=node.name, source=self.kind, reason="partial", text=text))
+            refresh_round.report(NodeFailure(node=node.name, source=self.kind, reason="partial", text=text))
             return
         self._seen_devices = self._seen_devices or has_devices
-        saying = self._saying(node, series, moment)
-        this.say(saying)
+        update = self._saying(node, series, moment)
+        refresh_round.report(update)
         # What came with a warning may lack something, and what could not be taken is not known: it is asked
         # for again.
-        again = bool(warnings) or isinstance(saying, NodeFailure)
+        again = bool(warnings) or isinstance(update, NodeFailure)
         self._told[node.name] = _Told(() if again else node.reading, time.monotonic())
 
     def _saying(
@@ -312,9 +323,9 @@ class PrometheusSource:
     ) -> NodeReport | NodeFailure:
         try:
             agents = [self._heard(node, target, series[target.key], moment) for target in node.targets]
-            heard = agents[0] if len(agents) == 1 else together(agents)
-            saying = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
-        except Exception:  # a fault of ours costs this node, and not the round of the others
+            heard = agents[0] if len(agents) == 1 else merge_agents(agents)
+            update = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
+        except Exception:  # a bug affects this node only
             if node.name not in self._not_foreseen:
                 self._not_foreseen.add(node.name)
                 log.exception(
@@ -323,10 +334,10 @@ class PrometheusSource:
             text = "the log of the fleet says more"
             return NodeFailure(node=node.name, source=self.kind, reason="internal", text=text)
         self._not_foreseen.discard(node.name)
-        return saying
+        return update
 
-    def _heard(self, node: _Node, target: Target, series: NodeSeries, moment: _Moment) -> Heard:
-        return Heard(
+    def _heard(self, node: _Node, target: Target, series: NodeSeries, moment: _Moment) -> AgentSnapshot:
+        return AgentSnapshot(
             snapshot=series.snapshot(node.name, target, self._ages.interval_seconds(target)),
             taken_at=moment.here - (moment.there - self._ages.taken_at(target)),
         )

@@ -12,7 +12,7 @@ import msgspec
 from accelscope.fleet.api_server import Reply, Session
 from accelscope.fleet.clusters import AddressAccess, PrometheusEntry
 from accelscope.fleet.sources.prometheus import families
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, cut
 from accelscope.kube.errors import KubeError, Reason
 
@@ -111,10 +111,10 @@ _samples_decoder = msgspec.json.Decoder(list[Sample])
 _runs_decoder = msgspec.json.Decoder(list[Run])
 
 
-async def each_sample(vector: Vector, loop_share: LoopShare, take: Callable[[Sample], None]) -> None:
+async def each_sample(vector: Vector, loop_throttle: LoopThrottle, take: Callable[[Sample], None]) -> None:
     """Raises KubeError."""
     for start in range(0, len(vector.samples), _SAMPLES_AT_ONCE):
-        async with loop_share.piece():
+        async with loop_throttle.piece():
             for sample in _decoded(_samples_decoder, vector.samples[start : start + _SAMPLES_AT_ONCE]):
                 take(sample)
 
@@ -256,7 +256,7 @@ class Targets:
     warnings: tuple[str, ...]
 
 
-async def find_targets(store: PromqlStore, loop_share: LoopShare) -> Targets:
+async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> Targets:
     """Raises KubeError. By the time of their last scrape, which an instant query tells only when it is asked
     for: the time that stands beside each value is that of the question."""
     times = " or ".join(
@@ -283,8 +283,8 @@ async def find_targets(store: PromqlStore, loop_share: LoopShare) -> Targets:
         if (target := found.get(target_key(sample.metric))) is not None:
             found[target.key] = _told(target, sample)
 
-    await each_sample(scraped, loop_share, add)
-    await each_sample(facts, loop_share, describe)
+    await each_sample(scraped, loop_throttle, add)
+    await each_sample(facts, loop_throttle, describe)
     return Targets(scraped.at, tuple(found.values()), scraped.warnings + facts.warnings)
 
 
