@@ -18,7 +18,7 @@ from accelscope.config import load
 from accelscope.model import Vendor
 from accelscope.simulate import FaultKind, SimulatedNode
 from accelscope.sinks.annotation import LAST_READING_SECONDS, AnnotationSink
-from accelscope.sinks.sink import Pace
+from accelscope.sinks.sink import WriteIntervals
 from accelscope.vendors.ascend import NPU_METRICS
 
 FAILURE_SECONDS = 600.0
@@ -50,7 +50,7 @@ class Node:
         self.watched = Watched(Vendor("ascend"), load(AgentSettings, settings, {}).settings, self.node)
         self.clock = Clock()
         self._api = api
-        pace = Pace(interval_seconds=3.0, renewal_seconds=60.0)
+        pace = WriteIntervals(interval_seconds=3.0, renewal_seconds=60.0)
         self._sink = AnnotationSink(api.client(), "node-1", (NPU_METRICS,), pace, timing=self.clock.timing)
 
     def collect(self) -> None:

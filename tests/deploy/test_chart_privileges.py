@@ -1,4 +1,4 @@
-"""The chart: every feature brings its own privilege and no other."""
+"""Every feature of the chart adds only the privileges that it needs."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from tests.deploy.conftest import Render, Template
 from tests.deploy.objects import agents, container, device_plugin, environment, host_paths, of_kind, rights
 from tests.deploy.values import VENDORS
 
-from accelscope.sinks.features import ACCELSCOPE, DOMAINS
+from accelscope.sinks import ACCELSCOPE, DOMAINS
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 STATE = "/var/lib/accelscope/metrics-accelscope-{}"
@@ -44,7 +44,7 @@ PATCH_NODES = {("", "nodes", "patch")}
         ),
     ],
 )
-def test_every_right_belongs_to_a_feature(
+def test_every_permission_belongs_to_a_feature(
     render: Render, values: dict[str, Any], expected: set[tuple[str, str, str]]
 ) -> None:
     objects = render(**values)
@@ -70,7 +70,7 @@ def test_every_right_belongs_to_a_feature(
     ],
 )
 @pytest.mark.parametrize("attribution", [{}, QUIET], ids=["pods", "quiet"])
-def test_only_agents_that_write_to_nodes_may(
+def test_only_agents_that_write_to_nodes_may_patch_them(
     render: Render, attribution: dict[str, Any], node_object: dict[str, Any], writing: set[str]
 ) -> None:
     objects = render(
@@ -85,7 +85,7 @@ def test_only_agents_that_write_to_nodes_may(
         assert rights(objects, pod["serviceAccountName"]) == expected, vendor
 
 
-def test_annotation_that_nobody_would_write_brings_no_right(render: Render) -> None:
+def test_annotation_without_a_writing_agent_adds_no_permission(render: Render) -> None:
     objects = render(
         agents={"ascend": {"enabled": False}}, attribution=QUIET, nodeObject={"npuAnnotation": True}
     )
@@ -93,7 +93,7 @@ def test_annotation_that_nobody_would_write_brings_no_right(render: Render) -> N
     assert not of_kind(objects, "ValidatingAdmissionPolicy")
 
 
-def test_account_that_somebody_made_is_that_of_all(render: Render) -> None:
+def test_existing_account_is_used_by_all_agents(render: Render) -> None:
     objects = render(serviceAccount={"create": False, "name": "theirs"}, nodeObject={"npuAnnotation": True})
     assert {pod["serviceAccountName"] for pod in agents(objects).values()} == {"theirs"}
     assert not of_kind(objects, "ServiceAccount")
@@ -137,8 +137,8 @@ def test_least_privilege(
         assert "privileged" not in context
 
 
-def test_dcmi_is_where_the_node_has_it_and_npu_smi_finds_it_there(render: Render) -> None:
-    """The device plugin has containers given what it finds: nothing may stand where the node has nothing."""
+def test_dcmi_is_mounted_at_the_path_of_the_node(render: Render) -> None:
+    """The device plugin passes these paths to containers, so they must be those of the node."""
     values: dict[str, Any] = {
         "agents": {"ascend": {"driver": {"dcmi": "/opt/dcmi"}}},
         "devicePlugin": {"enabled": True, "vendor": "ascend"},
@@ -178,7 +178,7 @@ def test_dcmi_is_where_the_node_has_it_and_npu_smi_finds_it_there(render: Render
         ),
     ],
 )
-def test_only_these_folders_of_the_node(
+def test_only_required_host_paths_are_mounted(
     render: Render, values: dict[str, Any], vendor: str, expected: set[str]
 ) -> None:
     pod = agents(render(**values))[vendor]
@@ -187,7 +187,7 @@ def test_only_these_folders_of_the_node(
     assert set(writable) <= {"features", "scratch", "state"}
 
 
-def test_idle_times_outlive_a_pod_of_the_rollout_in_a_folder_of_each_agent(render: Render) -> None:
+def test_each_agent_has_a_state_folder_that_survives_a_rollout(render: Render) -> None:
     pods = agents(render(attribution={"stateFolder": "/data/state"}))
     folders = set()
     for vendor, pod in pods.items():
@@ -206,7 +206,7 @@ def test_idle_times_outlive_a_pod_of_the_rollout_in_a_folder_of_each_agent(rende
             assert "state" not in {volume["name"] for volume in pod["volumes"]}
 
 
-def test_host_processes_by_default_and_off_by_value(render: Render) -> None:
+def test_host_pid_is_on_by_default_and_can_be_disabled(render: Render) -> None:
     assert all(pod["hostPID"] for pod in agents(render()).values())
     assert not any("hostPID" in pod for pod in agents(render(attribution={"hostPID": False})).values())
 
@@ -216,7 +216,7 @@ def test_nothing_writes_to_nodes_by_default(render: Render) -> None:
 
 
 def own_annotations(policy: dict[str, Any]) -> dict[str, set[str]]:
-    """Of each account that the policy is about, those that it may write."""
+    """Keys that each account may write according to the policy."""
     [condition] = policy["spec"]["matchConditions"]
     account = r"'system:serviceaccount:metrics:(.+?)'"
     [chosen] = [
@@ -255,7 +255,7 @@ COMMON, OF_NPUS = "accelscope", "accelscope-npu-annotation"
         ),
     ],
 )
-def test_policy_allows_only_what_is_switched_on(
+def test_policy_allows_only_enabled_keys(
     render: Render,
     node_object: dict[str, Any],
     annotations: dict[str, set[str]],
@@ -273,7 +273,7 @@ def test_policy_allows_only_what_is_switched_on(
 
 
 def changes(policy: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """What it says of annotations and of labels that are there now, and of those that were there before."""
+    """Expressions of the policy for current and previous annotations and labels."""
     said = [
         each["expression"] for each in policy["spec"]["validations"] if "its own" in each.get("message", "")
     ]
@@ -304,7 +304,7 @@ def patterns(expression: str) -> list[str]:
         ("node.alpha.kubernetes.io/ttl", False),
     ],
 )
-def test_a_sink_that_is_off_may_still_be_tidied_up_after(
+def test_keys_of_a_disabled_sink_may_be_removed(
     render: Render, node_object: dict[str, Any], annotation: str, removable: bool
 ) -> None:
     [policy] = of_kind(render(nodeObject=node_object), "ValidatingAdmissionPolicy")
@@ -317,8 +317,8 @@ def test_a_sink_that_is_off_may_still_be_tidied_up_after(
         )
 
 
-def test_policy_forbids_and_does_not_call_it_invalid(render: Render) -> None:
-    """Without a reason the API server answers 422, as to a Node that is badly written."""
+def test_policy_rejects_with_the_reason_forbidden(render: Render) -> None:
+    """Without a reason the API server returns 422, as for an invalid Node."""
     [policy] = of_kind(render(nodeObject={"npuAnnotation": True}), "ValidatingAdmissionPolicy")
     assert {each.get("reason") for each in policy["spec"]["validations"]} == {"Forbidden"}
 
@@ -333,15 +333,13 @@ def test_policy_forbids_and_does_not_call_it_invalid(render: Render) -> None:
         ("1.30.0-gke.100", {"npuAnnotation": True}, True),
     ],
 )
-def test_cluster_too_old_for_the_policy_is_told(
+def test_policy_fails_on_old_kubernetes_versions(
     template: Template, kubernetes: str, node_object: dict[str, Any], rendered: bool
 ) -> None:
     done = template({"nodeObject": node_object}, kubernetes=kubernetes)
     assert (done.returncode == 0) == rendered, done.stderr
     if not rendered:
-        assert (
-            "nodeObject.admissionPolicy: needs Kubernetes 1.30 or newer, and this is v1.29.4" in done.stderr
-        )
+        assert "nodeObject.admissionPolicy: needs Kubernetes 1.30 or newer, this is v1.29.4" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -361,7 +359,7 @@ def test_cluster_too_old_for_the_policy_is_told(
         ("accelscopeXio/nvidia.count", False),
     ],
 )
-def test_policy_knows_our_labels(render: Render, label: str, allowed: bool) -> None:
+def test_policy_allows_only_labels_of_accelscope(render: Render, label: str, allowed: bool) -> None:
     [policy] = of_kind(render(nodeObject={"featureLabels": "node"}), "ValidatingAdmissionPolicy")
     found = patterns(policy["spec"]["validations"][-1]["expression"])
     assert len(found) == 2

@@ -14,7 +14,7 @@ from tests.e2e.kubernetes.cluster import PATIENCE_SECONDS, Cluster
 from tests.waiting import wait_until
 
 from accelscope.simulate import SimulatedNode, load_node
-from accelscope.sinks.features import DOMAINS
+from accelscope.sinks import DOMAINS
 from accelscope.sinks.labels import FILE, write_file
 
 APPLY_PATCH = "application/apply-patch+yaml"

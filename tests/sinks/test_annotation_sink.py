@@ -27,10 +27,10 @@ from accelscope.sinks import annotation as annotation_module
 from accelscope.sinks import sink as known
 from accelscope.sinks.annotation import LAST_READING_SECONDS, AnnotationSink
 from accelscope.sinks.documents import DEVICES, devices_annotation
-from accelscope.sinks.sink import Pace
+from accelscope.sinks.sink import WriteIntervals
 from accelscope.vendors.ascend import NPU_METRICS
 
-PACE = Pace(interval_seconds=3.0, renewal_seconds=60.0)
+PACE = WriteIntervals(interval_seconds=3.0, renewal_seconds=60.0)
 
 
 class Lab:
@@ -463,7 +463,7 @@ def test_where_not_even_one_device_fits_it_says_so_and_writes_no_empty_list(lab:
     lab.sink.offer(snapshot(*(chip(n) for n in range(4))))
     steps(lab, 6)
     assert (lab.sink.state.up, lab.sink.state.reason) == (False, "too_large")
-    assert "no room for even one device: remove some of them" in (lab.sink.state.error or "")
+    assert "no room for a single device: remove some of them" in (lab.sink.state.error or "")
     assert NPU_METRICS not in lab.api.annotations
     room[0] = 300
     steps(lab, 1)
@@ -493,9 +493,9 @@ def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) 
 
 
 def test_a_declared_annotation_is_about_its_vendor_and_ours_about_all() -> None:
-    assert annotation_module.recipe_of(NPU_METRICS)[1] is Vendor("ascend")
-    assert annotation_module.recipe_of(DEVICES)[1] is None
-    assert annotation_module.recipe_of(devices_annotation(["amd"]))[1] is None
+    assert annotation_module.document_builder(NPU_METRICS)[1] is Vendor("ascend")
+    assert annotation_module.document_builder(DEVICES)[1] is None
+    assert annotation_module.document_builder(devices_annotation(["amd"]))[1] is None
 
 
 def test_agents_for_different_vendors_do_not_overwrite_each_other(node_api: NodeApi) -> None:
@@ -519,7 +519,7 @@ def running(node_api: NodeApi) -> Any:
     sinks: list[AnnotationSink] = []
 
     def start() -> AnnotationSink:
-        sink = AnnotationSink(node_api.client(), "node-1", (NPU_METRICS,), Pace(0.01, 60))
+        sink = AnnotationSink(node_api.client(), "node-1", (NPU_METRICS,), WriteIntervals(0.01, 60))
         sinks.append(sink)
         sink.start()
         return sink

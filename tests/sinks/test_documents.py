@@ -13,13 +13,13 @@ from tests.sinks.snapshots import START, card, chip, snapshot
 
 from accelscope.model import Device, Health, HealthState, Snapshot, Vendor
 from accelscope.sinks.annotation import differ
-from accelscope.sinks.documents import Document, devices_document, fitted, vendor_document
+from accelscope.sinks.documents import Document, devices_document, fit, vendor_document
 from accelscope.vendors.ascend import VENDOR as ASCEND
 
 
 def npu_metrics(taken: Snapshot) -> str:
     """What is written to the Node."""
-    return fitted(vendor_document(ASCEND, taken)).text
+    return fit(vendor_document(ASCEND, taken)).text
 
 
 def test_the_strict_reader_of_these_tests_is_strict() -> None:
@@ -92,7 +92,7 @@ def test_only_ascend_chips_are_there_in_the_order_of_their_numbers() -> None:
 def test_devices_of_every_vendor_with_the_models_names_and_units() -> None:
     gone = card(1, model=None, memory_total_bytes=None, health=Health(HealthState.LOST, "gone"))
     document = json.loads(
-        fitted(devices_document(snapshot(card(0, utilization_ratio=0.5, power_watts=300.04), gone))).text
+        fit(devices_document(snapshot(card(0, utilization_ratio=0.5, power_watts=300.04), gone))).text
     )
     assert document == {
         "timestamp": "2026-01-02T03:04:05Z",
@@ -136,23 +136,23 @@ def test_whatever_chips_tell_the_document_is_readable_and_within_its_budget(
     taken = snapshot(*told, at=at)
     shown = decode_chips(npu_metrics(taken))
     assert len(shown) == sum(device.health.state is not HealthState.LOST for device in told)
-    cut = fitted(vendor_document(ASCEND, taken), budget)
+    cut = fit(vendor_document(ASCEND, taken), budget)
     assert len(cut.text) <= budget
     assert len(decode_chips(cut.text)) == len(shown) - cut.left_out
 
 
 def test_what_does_not_fit_loses_values_from_the_last_device_on_then_devices() -> None:
     document = vendor_document(ASCEND, snapshot(*(chip(n) for n in range(10))))
-    whole = fitted(document)
+    whole = fit(document)
     assert (whole.without_values, whole.left_out) == (0, 0)
-    some = fitted(document, len(whole.text))  # the annotation's name counts too
+    some = fit(document, len(whole.text))  # the annotation's name counts too
     entries = decode_chips(some.text)
     assert 1 <= some.without_values < 10
     assert some.left_out == 0
     assert ["power" in entry for entry in entries] == [True] * (10 - some.without_values) + [
         False
     ] * some.without_values
-    few = fitted(document, 400)
+    few = fit(document, 400)
     assert few.left_out > 0
     assert few.without_values + few.left_out == 10
     assert [entry["npu"] for entry in decode_chips(few.text)] == list(range(few.without_values))

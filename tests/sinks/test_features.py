@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.sinks.snapshots import card, npu
 
 from accelscope.model import Device, Health, HealthState, Vendor, identity_of
+from accelscope.sinks import DOMAINS
 from accelscope.sinks.features import (
-    DOMAINS,
     Machine,
     Sizes,
     Version,
@@ -148,12 +148,12 @@ def test_a_device_that_did_not_answer_still_counts_and_one_that_is_lost_does_not
 
 def test_a_driver_that_answers_nothing_leaves_the_size_of_memory_as_it_was() -> None:
     sizes = Sizes()
-    first = sizes.filled_in([card(0), card(1)])
+    first = sizes.fill_in([card(0), card(1)])
     silent = [replace(identity_of(device), stale=True) for device in first]
     for _ in range(2):
-        assert feature_labels(sizes.filled_in(silent), MACHINE) == feature_labels(first, MACHINE)
-    sizes.filled_in([])
-    assert sizes.filled_in(silent) == silent  # not of a device that has been away
+        assert feature_labels(sizes.fill_in(silent), MACHINE) == feature_labels(first, MACHINE)
+    sizes.fill_in([])
+    assert sizes.fill_in(silent) == silent  # not of a device that has been away
 
 
 def test_without_devices_there_are_no_labels_and_without_npus_none_of_furiosas() -> None:

@@ -10,18 +10,18 @@ import pytest
 from tests.sinks.snapshots import START, card, snapshot
 
 from accelscope.model import AttributionSourceState, PodUsage, ReaderState, Snapshot, Vendor
-from accelscope.sinks.idle_state import FILE, Holder, IdleStateSink, read_idle_times
+from accelscope.sinks.idle_state import FILE, AllocationKey, IdleStateSink, read_idle_times
 from accelscope.sinks.sink import Timing
 
-SLEEPY = Holder("nvidia:a", "", "ns", "sleepy", "main", "uid-1")
-BUSY = Holder("nvidia:a", "nvidia:MIG-1", "ns", "busy", "main", None)
+SLEEPY = AllocationKey("nvidia:a", "", "ns", "sleepy", "main", "uid-1")
+BUSY = AllocationKey("nvidia:a", "nvidia:MIG-1", "ns", "busy", "main", None)
 SOURCES = (
     AttributionSourceState(source="pod-resources", up=True),
     AttributionSourceState(source="pods", up=True),
 )
 
 
-def seen(idle: dict[Holder, float | None], at: float = START) -> Snapshot:
+def seen(idle: dict[AllocationKey, float | None], at: float = START) -> Snapshot:
     usages = tuple(
         PodUsage(
             device=holder.device,
@@ -48,12 +48,12 @@ class Lab:
             timing=Timing(clock=lambda: self.now, monotonic=lambda: self.now, random=lambda: 0.0),
         )
 
-    def collect(self, idle: dict[Holder, float | None], **changes: Any) -> None:
+    def collect(self, idle: dict[AllocationKey, float | None], **changes: Any) -> None:
         self.now += 10
         self.sink.offer(replace(seen(idle, self.now), **changes))
         self.sink.step()
 
-    def read(self, later: float = 0.0) -> dict[Holder, float]:
+    def read(self, later: float = 0.0) -> dict[AllocationKey, float]:
         now = self.now + later
         return read_idle_times(self.folder, now).at(now)
 
@@ -156,4 +156,4 @@ def test_the_file_has_an_end_however_many_are_idle(lab: Lab, tmp_path: Path) -> 
     assert min(lab.read().values()) == 1004.0
     assert lab.sink.state.up
     assert lab.sink.state.error is not None
-    assert "904 idle containers are not kept" in lab.sink.state.error
+    assert "904 containers are not kept" in lab.sink.state.error

@@ -216,7 +216,8 @@ def _idle_state(folder: str | None) -> "tuple[dict[UsageKey, StoredIdleTime], tu
     now = time.time()
     times = read_idle_times(Path(folder), now)
     kept = {
-        UsageKey(*holder[:-1]): StoredIdleTime(holder.pod_uid, seconds) for holder, seconds in times.at(now).items()
+        UsageKey(*holder[:-1]): StoredIdleTime(holder.pod_uid, seconds)
+        for holder, seconds in times.at(now).items()
     }
     return kept, (IdleStateSink(Path(folder), times),)
 

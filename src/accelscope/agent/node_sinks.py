@@ -14,7 +14,7 @@ from accelscope.sinks.annotation import AnnotationSink
 from accelscope.sinks.documents import devices_annotation
 from accelscope.sinks.features import Sizes, feature_labels, read_machine
 from accelscope.sinks.labels import FeatureFileSink, Features, LabelsSink
-from accelscope.sinks.sink import Pace, Sink
+from accelscope.sinks.sink import Sink, WriteIntervals
 from accelscope.vendors import declarations
 
 
@@ -27,7 +27,7 @@ def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) 
     sinks: list[Sink[Any]] = []
     annotations = chosen_annotations(settings)
     if annotations and client is not None:
-        pace = Pace(settings.annotation_interval, settings.annotation_heartbeat)
+        pace = WriteIntervals(settings.annotation_interval, settings.annotation_heartbeat)
         sinks.append(AnnotationSink(client, node, annotations, pace))
     if settings.feature_labels == "node" and client is not None:
         sinks.append(LabelsSink(client, node, features(settings), writer=writer_of(settings)))
@@ -65,7 +65,7 @@ def features(settings: AgentSettings) -> Features:
     sizes = Sizes()
 
     def labels(snapshot: Snapshot) -> Mapping[str, str]:
-        return feature_labels(sizes.filled_in(snapshot.devices), machine, settings.feature_domains)
+        return feature_labels(sizes.fill_in(snapshot.devices), machine, settings.feature_domains)
 
     return labels
 

@@ -38,7 +38,7 @@ from accelscope.metrics.catalogue import INFO_LABELS
 from accelscope.metrics.exposition import kubernetes_labels
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.model import Vendor
-from accelscope.sinks.features import DOMAINS
+from accelscope.sinks import DOMAINS
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 from accelscope.vendors.declaration import VendorSetting

@@ -19,8 +19,8 @@ from accelscope.kube.client import Client
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.model import AgentState, Snapshot, Vendor
 from accelscope.sinks import annotation, labels
-from accelscope.sinks.annotation import recipe_of
-from accelscope.sinks.documents import fitted
+from accelscope.sinks.annotation import document_builder
+from accelscope.sinks.documents import fit
 from accelscope.sinks.sink import SinkError
 
 Results = Mapping[Vendor, Result]  # of the readers that have been checked
@@ -98,13 +98,13 @@ def _dry_run(name: str, write: Callable[[Subject], str], subject: Subject) -> Fi
     except ConfigError as problem:
         return error(name, str(problem), "The agent does not start with these settings.")
     except (KubeError, SinkError) as problem:
-        full = isinstance(problem, KubeError) and annotation.leaves_no_room(problem)
+        full = isinstance(problem, KubeError) and annotation.is_node_full(problem)
         reason = str(Reason.TOO_LARGE if full else problem.reason)
         return warning(name, f"{reason}: {problem}", advice_for(name, reason), reason=reason)
 
 
 def _annotation(annotations: tuple[str, ...], snapshot: Snapshot, subject: Subject) -> str:
-    forms = {name: fitted(recipe_of(name)[0](snapshot)) for name in annotations}
+    forms = {name: fit(document_builder(name)[0](snapshot)) for name in annotations}
     with _client(subject) as client:
         annotation.annotate(client, subject.node, forms, dry_run=True)
     sizes = ", ".join(f"{name} ({len(form.text)} bytes)" for name, form in forms.items())

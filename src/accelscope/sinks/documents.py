@@ -1,5 +1,4 @@
-"""What the annotations hold, as JSON text. Pure: devices in, text out. Numbers are rounded, and absent values
-are left out."""
+"""The annotations' content as JSON text. Numbers are rounded, and absent values are omitted."""
 
 import json
 import time
@@ -12,47 +11,47 @@ from accelscope.vendors import VendorDeclaration
 
 DEVICES = "accelscope.io/devices"
 
-# All annotations of an object may take 256 KiB together, and others have theirs.
+# The annotations of an object may have 256 KiB in total, and other programs need some of it.
 BUDGET_BYTES = 200 << 10
-_LARGEST = 2**63  # an int of Go
+_LARGEST = 2**63  # limit of Go's int
 
 Value = int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One device: who it is and how it is, and the numbers that are left out first where there is no room."""
+    """One device: identity and health, and the values, which are omitted first if there is no room."""
 
     identity: dict[str, int | str]
     values: dict[str, Value]
     device: str  # its id
     answered: bool = True  # False: the last attempt to read it failed
-    lacks_number: bool = False  # readers would show the number 0
+    lacks_number: bool = False  # programs that read the annotation would show the number 0
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     annotation: str
-    member: str  # under which the entries stand
+    member: str  # name of the list of entries
     taken_at: float  # seconds since the epoch
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedDocument:
     text: str
-    without_values: int = 0  # entries that had to leave their numbers out
-    left_out: int = 0  # entries that are missing
+    without_values: int = 0  # entries whose values were omitted
+    left_out: int = 0  # entries that were omitted
 
 
 def devices_annotation(readers: Iterable[str] | None) -> str:
-    """Its name. An agent with these readers only (None: with all) may have another one beside it on the node,
-    and each writes what it knows."""
+    """The annotation's name. Agents that read only some vendors (None: all) may share a node, and each writes
+    its own annotation."""
     return DEVICES if readers is None else f"{DEVICES}.{'-'.join(sorted(readers))}"
 
 
 def vendor_document(vendor: VendorDeclaration, snapshot: Snapshot) -> Document:
-    """What a vendor that declares an annotation writes there."""
+    """The document of an annotation that a vendor declares."""
     assert vendor.annotation is not None
     devices = (device for device in snapshot.devices if device.vendor == vendor.name)
     entries = vendor.load(vendor.annotation.entries)(devices)
@@ -66,9 +65,8 @@ def devices_document(snapshot: Snapshot) -> Document:
     )
 
 
-def fitted(document: Document, budget_bytes: int = BUDGET_BYTES) -> Fitted:
-    """Within the budget: devices lose their numbers from the last one on, then are left out themselves. It is
-    JSON in any case."""
+def fit(document: Document, budget_bytes: int = BUDGET_BYTES) -> FittedDocument:
+    """Valid JSON within the budget: values are omitted first, then devices, both from the last one on."""
     full = [_compact({**entry.identity, **entry.values}) for entry in document.entries]
     bare = [_compact(dict(entry.identity)) for entry in document.entries]
     frame = _framed(document, [])
@@ -84,11 +82,11 @@ def fitted(document: Document, budget_bytes: int = BUDGET_BYTES) -> Fitted:
     while size > room and shown:
         size -= len(shown.pop()) + 1
         left_out += 1
-    return Fitted(_framed(document, shown), without - left_out, left_out)
+    return FittedDocument(_framed(document, shown), without - left_out, left_out)
 
 
 def smallest_bytes(document: Document) -> int:
-    """The budget that still has room for one device: a list without any would say that there is none."""
+    """The budget for one device. An empty list would mean that the node has no devices."""
     first = [_compact(dict(entry.identity)) for entry in document.entries[:1]]
     return len(document.annotation) + len(_framed(document, first)) + len(first)
 
@@ -99,7 +97,7 @@ def timestamp(seconds: float) -> str:
 
 
 def _device(device: Device) -> Entry:
-    identity = given(
+    identity = without_none(
         ("id", device.id),
         ("vendor", device.vendor.value),
         ("index", device.index),
@@ -121,16 +119,17 @@ def _device(device: Device) -> Entry:
 
 
 def is_answered(device: Device) -> bool:
-    """That a device is lost is an answer of the driver."""
+    """A lost device counts as answered: the driver reports the loss."""
     return not device.stale or device.health.state is HealthState.LOST
 
 
-def given(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
+def without_none(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:
     return {name: value for name, value in pairs if value is not None}
 
 
 def numbers(*values: tuple[str, Value | None, int | None]) -> dict[str, Value]:
-    """Name, value, decimals; None: an integer. What is no number, or none that fits, is no reading."""
+    """Takes names, values and decimals (None: an integer). Values that are not finite or too large are
+    omitted."""
     return {
         name: round(value) if decimals is None else round(value, decimals)
         for name, value, decimals in values

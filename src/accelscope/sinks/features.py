@@ -1,7 +1,7 @@
-"""Labels of the Node that say which devices it has. Pure: devices in, labels out.
+"""Labels of the Node that describe its devices.
 
-A fact is a label only while it is true of the whole node: where devices disagree, as two cards with different
-firmware, the label is left out, and with the last device all of a vendor's go.
+A label exists only if it is true of all devices of a vendor. If two cards have different firmware, there is
+no label of the firmware version. Without devices of a vendor, there are no labels of that vendor.
 """
 
 import re
@@ -11,34 +11,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from accelscope.model import Device, HealthState, Vendor
+from accelscope.sinks import ACCELSCOPE, DOMAINS
 from accelscope.vendors import declarations
-
-# --- domains ------------------------------------------------------------
-# Under which domains a Node's labels may stand. Apart from what makes the labels, because the settings name
-# the domains in every agent, and few write labels.
-
-
-ACCELSCOPE = "accelscope.io"
-DOMAINS = (ACCELSCOPE, *(domain for vendor in declarations().values() for domain, _ in vendor.label_domains))
-
-
-# --- label value ------------------------------------------------------------
-# Texts of drivers and machines as values that Kubernetes takes for a label.
-
 
 MOST_CHARACTERS = 63
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
-_ENDS = "._-"  # allowed within, not at either end
+_ENDS = "._-"  # not allowed at either end
 
 
 def label_value(text: str) -> str | None:
-    """`NVIDIA H100 80GB HBM3` as `NVIDIA-H100-80GB-HBM3`; None where nothing is left."""
+    """A text as a valid label value: `NVIDIA H100 80GB HBM3` becomes `NVIDIA-H100-80GB-HBM3`; None if nothing
+    is left."""
     written = _NOT_ALLOWED.sub("-", text).lstrip(_ENDS)[:MOST_CHARACTERS].rstrip(_ENDS)
     return written or None
-
-
-# --- machine ------------------------------------------------------------
-# Who made the machine and what it is called, as its firmware tells (DMI).
 
 
 _MOST_CHARACTERS = 256
@@ -46,12 +31,14 @@ _MOST_CHARACTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class Machine:
+    """Vendor and product name from the machine's firmware (DMI)."""
+
     vendor: str | None = None
     name: str | None = None
 
 
 def read_machine(sys: Path) -> Machine:
-    """Machines without DMI, such as many with Arm processors, tell nothing."""
+    """Machines without DMI, such as many with Arm processors, have neither value."""
     folder = sys / "class/dmi/id"
     return Machine(_text(folder / "sys_vendor"), _text(folder / "product_name"))
 
@@ -62,10 +49,6 @@ def _text(path: Path) -> str | None:
             return file.read(_MOST_CHARACTERS).strip() or None
     except OSError:
         return None
-
-
-# --- versions ------------------------------------------------------------
-# Versions of drivers and firmware, taken apart.
 
 
 # `550.54.15`, `24.1.rc3`, `1.9.8, 4c1f0aa`, `2026.1.0-dev0+96977d5`, `6.10.5 (build 7)`
@@ -79,7 +62,7 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """`reference` is the commit or build that it was made from."""
+    """A version of a driver or firmware. `reference` is its commit or build."""
 
     text: str
     major: str | None = None
@@ -90,7 +73,7 @@ class Version:
 
     @property
     def numbers(self) -> str:
-        """x.y.z where it has all three."""
+        """x.y.z if it has all three numbers."""
         parts = (self.major, self.minor, self.patch)
         return ".".join(part for part in parts if part) if None not in parts else self.text
 
@@ -102,7 +85,7 @@ def version_of(text: str) -> Version:
     more = match["more"]
     minor, patch = match["minor"], match["patch"]
     if more and more[0].isalnum():
-        # `24.1rc3`, `535.1a`: the last number is not a number by itself.
+        # `24.1rc3`, `535.1a`: the last part is not a number.
         minor, patch = (minor if patch else None), None
     return Version(
         match["text"],
@@ -124,7 +107,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What all devices of a vendor agree about."""
+    """Values that all devices of a vendor have in common."""
 
     count: int
     product: str | None
@@ -138,10 +121,10 @@ class Facts:
 def feature_labels(
     devices: Iterable[Device], machine: Machine = _NO_MACHINE, domains: Sequence[str] = DOMAINS
 ) -> dict[str, str]:
-    """Sorted by name. A device that is lost does not count; one that only did not answer is still there."""
+    """Sorted by name. Lost devices are ignored; stale devices count."""
     present = [device for device in devices if device.health.state is not HealthState.LOST]
     by_vendor = {
-        vendor: _agreed_facts(own)
+        vendor: _common_facts(own)
         for vendor in Vendor
         if (own := [device for device in present if device.vendor is vendor])
     }
@@ -155,13 +138,13 @@ def feature_labels(
 
 
 class Sizes:
-    """Remembers how large each device's memory is, for a time in which it does not answer: what pods select
-    nodes by must not come and go with a slow driver."""
+    """Keeps the memory size of each device while it is stale: labels that pods select nodes by must not
+    disappear because of a slow driver."""
 
     def __init__(self) -> None:
         self._known: dict[str, int | None] = {}
 
-    def filled_in(self, devices: Iterable[Device]) -> list[Device]:
+    def fill_in(self, devices: Iterable[Device]) -> list[Device]:
         filled = [
             replace(device, memory_total_bytes=self._known.get(device.id)) if device.stale else device
             for device in devices
@@ -170,21 +153,21 @@ class Sizes:
         return filled
 
 
-def _agreed_facts(devices: Sequence[Device]) -> Facts:
-    def agreed(fact: Callable[[Device], T | None]) -> T | None:
-        """The one value that all have; a device that did not answer this time keeps what it last told."""
-        told = {fact(device) for device in devices if not device.stale or fact(device) is not None}
-        return told.pop() if len(told) == 1 else None
+def _common_facts(devices: Sequence[Device]) -> Facts:
+    def common(fact: Callable[[Device], T | None]) -> T | None:
+        """The value that all devices have. Stale devices without a value are ignored."""
+        values = {fact(device) for device in devices if not device.stale or fact(device) is not None}
+        return values.pop() if len(values) == 1 else None
 
-    driver, firmware = agreed(lambda d: d.driver_version), agreed(lambda d: d.firmware_version)
+    driver, firmware = common(lambda d: d.driver_version), common(lambda d: d.firmware_version)
     return Facts(
         len(devices),
-        agreed(lambda d: d.model),
-        agreed(lambda d: d.architecture),
-        agreed(lambda d: d.memory_total_bytes),
+        common(lambda d: d.model),
+        common(lambda d: d.architecture),
+        common(lambda d: d.memory_total_bytes),
         None if driver is None else version_of(driver),
         None if firmware is None else version_of(firmware),
-        agreed(lambda d: d.revision),
+        common(lambda d: d.revision),
     )
 
 

@@ -1,4 +1,8 @@
-"""The sink that labels the Node directly, by server-side apply: labels that it no longer applies go."""
+"""The sinks that label the Node: by server-side apply, or through a file for Node Feature Discovery (NFD).
+
+Server-side apply removes labels that are no longer applied. NFD ignores files whose names begin with a dot,
+so a file is written under such a name and then renamed.
+"""
 
 import errno
 import os
@@ -9,27 +13,41 @@ from accelscope.kube.client import Client
 from accelscope.kube.objects import labels_patch, send
 from accelscope.model import Snapshot
 from accelscope.sinks.documents import timestamp
-from accelscope.sinks.sink import Knowledge, Pace, Sink, Timing, remove_abandoned, replace_file, sink_error
+from accelscope.sinks.sink import (
+    ReaderReadiness,
+    Sink,
+    Timing,
+    WriteIntervals,
+    remove_abandoned,
+    replace_file,
+    sink_error,
+)
 
 LABELS = "labels"
 FIELD_MANAGER = "accelscope"
-PACE = Pace(interval_seconds=10.0, renewal_seconds=600.0)
+PACE = WriteIntervals(interval_seconds=10.0, renewal_seconds=600.0)
+
+FEATURE_FILE = "feature-file"
+FILE = "accelscope"
+# After this time NFD removes the labels of a stopped agent. It is several times the renewal interval.
+LIFETIME_SECONDS = 3600.0
+_HEAD = "# Written by AccelScope, which overwrites changes.\n"
 
 Labels = Mapping[str, str]
 Features = Callable[[Snapshot], Labels]
 
 
-class Settled:
-    """Labels move pods: they are believed when two looks in a row agree, so that a reader that is still
-    getting to know its devices does not show fewer of them."""
+class StableLabels:
+    """Labels that two snapshots in a row agree on. Pods are scheduled by labels, so a reader that is still
+    finding its devices must not reduce their number."""
 
     def __init__(self, features: Features, monotonic: Callable[[], float]) -> None:
         self._features = features
-        self._known = Knowledge(monotonic)
+        self._readiness = ReaderReadiness(monotonic)
         self._before: Labels | None = None
 
-    def look(self, snapshot: Snapshot) -> Labels | None:
-        if not self._known.is_enough(snapshot):
+    def update(self, snapshot: Snapshot) -> Labels | None:
+        if not self._readiness.is_ready(snapshot):
             self._before = None
             return None
         now = self._features(snapshot)
@@ -45,19 +63,19 @@ class LabelsSink(Sink[Labels]):
         features: Features,
         *,
         writer: str = FIELD_MANAGER,
-        pace: Pace = PACE,
+        pace: WriteIntervals = PACE,
         timing: Timing | None = None,
     ) -> None:
-        """`writer` is the field manager: each agent of a node has its own, for applying takes away what the
-        same manager applied before."""
+        """`writer` is the field manager. Each agent of a node has its own, because applying removes the
+        manager's earlier labels."""
         super().__init__(LABELS, pace, client=client, timing=timing)
         self._api_server = client
         self._writer = writer
         self._node = node
-        self._settled = Settled(features, self._timing.monotonic)
+        self._stable = StableLabels(features, self._timing.monotonic)
 
     def _content(self, snapshot: Snapshot) -> Labels | None:
-        return self._settled.look(snapshot)
+        return self._stable.update(snapshot)
 
     def _differs(self, content: Labels, written: Labels) -> bool:
         return content != written
@@ -73,19 +91,6 @@ def apply_labels(
     send(client, labels_patch(node, labels, manager=writer, dry_run=dry_run))
 
 
-# --- feature file ------------------------------------------------------------
-# The sink that writes a file for Node Feature Discovery, whose worker then labels the Node.
-#
-# NFD ignores files whose name begins with a dot, so that one is written whole and renamed into place.
-
-
-FEATURE_FILE = "feature-file"
-FILE = "accelscope"
-# After it NFD takes the labels away: a file outlives the agent that wrote it. Several renewals fit into it.
-LIFETIME_SECONDS = 3600.0
-_HEAD = "# Written by AccelScope, which overwrites changes.\n"
-
-
 class FeatureFileSink(Sink[Labels]):
     def __init__(
         self,
@@ -93,17 +98,17 @@ class FeatureFileSink(Sink[Labels]):
         features: Features,
         *,
         writer: str = FILE,
-        pace: Pace = PACE,
+        pace: WriteIntervals = PACE,
         timing: Timing | None = None,
     ) -> None:
         """`writer` is the name of the file: each agent of a node has its own."""
         super().__init__(FEATURE_FILE, pace, timing=timing)
         self._folder = folder
         self._writer = writer
-        self._settled = Settled(features, self._timing.monotonic)
+        self._stable = StableLabels(features, self._timing.monotonic)
 
     def _content(self, snapshot: Snapshot) -> Labels | None:
-        return self._settled.look(snapshot)
+        return self._stable.update(snapshot)
 
     def _differs(self, content: Labels, written: Labels) -> bool:
         return content != written
@@ -114,7 +119,7 @@ class FeatureFileSink(Sink[Labels]):
 
 
 def file_text(labels: Labels, expires_at: float | None = None) -> str:
-    """One label a line. `expires_at` is in seconds since the epoch; the line must stand before the labels."""
+    """One label per line. `expires_at` is in seconds since the epoch; its line must precede the labels."""
     expiry = "" if expires_at is None else f"# +expiry-time={timestamp(expires_at)}\n"
     return f"{_HEAD}{expiry}{label_lines(labels)}"
 
@@ -124,10 +129,10 @@ def label_lines(labels: Labels) -> str:
 
 
 def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: float | None = None) -> None:
-    """Without labels the file is taken away. Raises SinkError."""
+    """Write the file, or remove it if there are no labels. Raises SinkError."""
     path = folder / writer
     if labels:
-        # Whatever the umask: NFD's worker is another user.
+        # Independent of the umask, because NFD's worker is another user.
         replace_file(path, file_text(labels, expires_at).encode("ascii"), 0o644)
         return
     check_folder(folder)
@@ -139,7 +144,7 @@ def write_file(folder: Path, labels: Labels, *, writer: str = FILE, expires_at: 
 
 
 def check_folder(folder: Path) -> None:
-    """Whether a file could be written there. Raises SinkError."""
+    """Raises SinkError if the folder is not writable."""
     try:
         with os.scandir(folder):
             pass

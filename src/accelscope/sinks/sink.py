@@ -1,9 +1,9 @@
-"""What all sinks share: a thread, when to write, and what becomes of a write that fails.
+"""The base of all sinks: thread, intervals, and retries with backoff.
 
-    snapshot ──_content──▶ what should stand there ──_differs from what was written──▶ _write
+    snapshot ──_content──▶ desired content ──_differs from the written content──▶ _write
 
-A write is made when the content differs and when it is to be renewed, never more often than the interval, and
-after a failure not before a while that grows.
+A sink writes when the content differs or must be renewed, at most once per interval. After a failure it waits
+with exponential backoff.
 """
 
 import errno
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 C = TypeVar("C")
 
-RENEWAL_JITTER = 0.1  # share of the renewal by which it may come early: a thousand nodes do not write at once
-_OWN_FAULT_SECONDS = 60.0  # after a failure that is a fault of ours
-_TOKEN_LOOK_SECONDS = 1.0
+RENEWAL_JITTER = 0.1  # fraction by which a renewal may be early, so that nodes do not all write at once
+_INTERNAL_ERROR_SECONDS = 60.0  # pause after an unexpected error
+_TOKEN_CHECK_SECONDS = 1.0
 
 
 class SinkError(Exception):
-    """Something could not be written. `reason` is a short word to be counted; the text is for people."""
+    """A write failed. `reason` is a short word for metrics."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -42,14 +42,14 @@ class SinkError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    interval_seconds: float  # at most so often
-    renewal_seconds: float  # at least so often, less some jitter
+class WriteIntervals:
+    interval_seconds: float  # minimum time between two writes
+    renewal_seconds: float  # maximum time between two writes; jitter is subtracted
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where time and chance come from; tests bring their own."""
+    """Clocks and random numbers, replaced in tests."""
 
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -57,10 +57,10 @@ class Timing:
 
 
 class Sink(ABC, Generic[C]):
-    """offer() and `state` are for any thread; step() is one turn of the sink's own."""
+    """offer() and `state` may be used in any thread; step() runs in the sink's own."""
 
     def __init__(
-        self, name: str, pace: Pace, *, client: Client | None = None, timing: Timing | None = None
+        self, name: str, pace: WriteIntervals, *, client: Client | None = None, timing: Timing | None = None
     ) -> None:
         self.state = SinkState(sink=name, up=False, reason="starting")
         self._pace = pace
@@ -70,29 +70,29 @@ class Sink(ABC, Generic[C]):
         self._newest: Snapshot | None = None
         self._offers = 0
         self._stopping = False
-        self._looked_at: Snapshot | None = None
+        self._last_snapshot: Snapshot | None = None
         self._wanted: C | None = None
         self._written: C | None = None
         self._written_from: Snapshot | None = None
         self._not_before = 0.0  # by the monotonic clock
         self._renew_at = 0.0
         self._backoff = Backoff(self._timing.random)
-        self._refused_token: int | None = None  # generation of the token that was refused
+        self._refused_token: int | None = None  # generation of the token that was rejected
 
     @abstractmethod
     def _content(self, snapshot: Snapshot) -> C | None:
-        """What should be written of it; None: that cannot be told yet, and what stands there stays."""
+        """The desired content; None if it is unknown yet, then the written content stays."""
 
     @abstractmethod
     def _differs(self, content: C, written: C) -> bool:
-        """Whether it is worth a write."""
+        """Whether the difference needs a write."""
 
     @abstractmethod
     def _write(self, content: C) -> str | None:
-        """What had to be left out, for people. Raises KubeError or SinkError."""
+        """Returns a text about omitted content, if any. Raises KubeError or SinkError."""
 
     def _renews(self, _content: C) -> bool:
-        """Whether it is written again after a while though it is the same."""
+        """Whether unchanged content is written again after the renewal interval."""
         return True
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Sink(ABC, Generic[C]):
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """What was offered and is not written yet stays unwritten: ending must not wait for a server."""
+        """Does not write pending content: stopping must not wait for a server."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -112,16 +112,16 @@ class Sink(ABC, Generic[C]):
             self._changed.notify_all()
 
     def step(self) -> float | None:
-        """Write if it is time. In how many seconds to look again; None: when something is offered."""
+        """Write if it is due. Returns the seconds until the next step; None: at the next offer."""
         now = self._timing.monotonic()
         snapshot = self._newest
         if snapshot is None:
             return None
         if now < self._not_before and not self._has_another_token():
             return self._pause(now)
-        is_new = snapshot is not self._looked_at
+        is_new = snapshot is not self._last_snapshot
         if is_new:
-            self._looked_at, self._wanted = snapshot, self._content(snapshot)
+            self._last_snapshot, self._wanted = snapshot, self._content(snapshot)
         wanted = self._wanted
         if wanted is None:
             if self.state.last_success is None and self.state.error is None:
@@ -143,11 +143,11 @@ class Sink(ABC, Generic[C]):
                     break
             try:
                 seconds = self.step()
-            except Exception as error:  # a fault of ours costs this write, not the sink
-                log.exception("the sink %s failed in a way that was not foreseen", self.state.sink)
+            except Exception as error:  # the sink goes on with the next write
+                log.exception("unexpected error in the sink %s", self.state.sink)
                 self._failed("internal", f"{type(error).__name__}: {error}")
-                self._not_before = self._timing.monotonic() + _OWN_FAULT_SECONDS
-                seconds = _OWN_FAULT_SECONDS
+                self._not_before = self._timing.monotonic() + _INTERNAL_ERROR_SECONDS
+                seconds = _INTERNAL_ERROR_SECONDS
             self._await_offer(offers, seconds)
         if self._client is not None:
             self._client.close()
@@ -159,7 +159,7 @@ class Sink(ABC, Generic[C]):
     def _is_due(self, wanted: C, snapshot: Snapshot, now: float) -> bool:
         if self._written is None or self._differs(wanted, self._written):
             return True
-        # What is renewed must be newer than what stands there: an old reading does not become fresh.
+        # Only a newer snapshot is renewed: an old reading must not get a new time.
         is_newer = snapshot is not self._written_from
         return is_newer and now >= self._renew_at and self._renews(wanted)
 
@@ -193,25 +193,25 @@ class Sink(ABC, Generic[C]):
             errors = _one_more(before.errors, Reason.TOO_LARGE) if is_news else before.errors
             self.state = replace(self.state, reason=str(Reason.TOO_LARGE), error=left_out, errors=errors)
             if is_news:
-                log.warning("%s: %s", before.sink, left_out)
+                log.warning("sink %s: %s", before.sink, left_out)
         if not before.up:
-            log.info("%s: written", before.sink)
+            log.info("sink %s: write succeeded", before.sink)
 
     def _failed(self, reason: str, text: str) -> None:
         before = self.state
-        self._written = None  # nobody can say whether it was done: write it again
+        self._written = None  # it is unknown whether the write took effect: write again
         self.state = replace(
             before, up=False, reason=reason, error=text, errors=_one_more(before.errors, reason)
         )
         if before.up or before.reason != reason:
-            log.warning("%s: cannot be written: %s", before.sink, text)
+            log.warning("sink %s: write failed: %s", before.sink, text)
 
     def _pause(self, now: float) -> float:
         left = self._not_before - now
-        return left if self._refused_token is None else min(left, _TOKEN_LOOK_SECONDS)
+        return left if self._refused_token is None else min(left, _TOKEN_CHECK_SECONDS)
 
     def _has_another_token(self) -> bool:
-        """What was refused with the old token may be tried at once with a new one."""
+        """A write that was rejected is retried at once with a new token."""
         if self._refused_token is None or self._client is None:
             return False
         return self._client.token_generation() != self._refused_token
@@ -223,22 +223,19 @@ def _one_more(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
     return counted(counts)
 
 
-# --- known ------------------------------------------------------------
-# Whether it can be told which devices a node has: an empty list may mean that nobody has answered yet.
-
-
-# A driver that answered nothing for so long since the agent started will not answer: what a former agent left
-# on the Node about its devices is no longer true enough to stay.
+# If a driver does not respond for this time after the agent's start, content of an earlier agent is replaced.
 PATIENCE_SECONDS = 300.0
 
 
-class Knowledge:
+class ReaderReadiness:
+    """Whether the devices of a node are known. An empty list may mean that no reader has responded yet."""
+
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._waits_since: float | None = None
 
-    def is_enough(self, snapshot: Snapshot, vendor: Vendor | None = None) -> bool:
-        """Of one vendor, or of all of them: they have answered, or were waited for long enough."""
+    def is_ready(self, snapshot: Snapshot, vendor: Vendor | None = None) -> bool:
+        """Whether the readers (of one vendor, or all) have responded, or the wait for them is over."""
         if all_known(snapshot, vendor):
             self._waits_since = None
             return True
@@ -259,15 +256,11 @@ def _is_known(reader: ReaderState, snapshot: Snapshot) -> bool:
     if reader.up:
         return True
     if not reader.found:
-        return reader.reason is not None  # that the driver is absent; before the first answer there is none
+        return reader.reason is not None  # the driver is absent; before the first response there is no reason
     return any(device.vendor is reader.vendor for device in snapshot.devices)
 
 
-# --- atomic file ------------------------------------------------------------
-# Files that are replaced whole: a reader finds the old content or the new one, never a part.
-
-
-_ABANDONED_SECONDS = 60.0  # a file that is written takes far less: its writer was killed meanwhile
+_ABANDONED_SECONDS = 60.0  # a write takes far less: the writer of an older temporary file was killed
 _REASONS = {
     errno.ENOENT: "no_folder",
     errno.ENOTDIR: "no_folder",
@@ -280,27 +273,27 @@ _REASONS = {
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """The temporary file begins with a dot. Raises SinkError."""
+    """Replace a file atomically, through a temporary file whose name begins with a dot. Raises SinkError."""
     remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        # Not through a link that somebody else put there.
+        # Do not follow a link that another user put there.
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:
             with os.fdopen(file, "wb") as opened:
                 opened.write(content)
-            temporary.chmod(mode)  # whatever the umask
+            temporary.chmod(mode)  # independent of the umask
             temporary.replace(path)
         except OSError:
             with suppress(OSError):
-                temporary.unlink()  # one for each attempt would fill a disk that is full already
+                temporary.unlink()  # one per attempt would fill the disk
             raise
     except OSError as error:
         raise sink_error(path.parent, error) from None
 
 
 def remove_abandoned(path: Path) -> None:
-    """Temporary files of writers that were killed; those of a writer at work stay."""
+    """Remove temporary files of killed writers, not those of a running one."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}")
     long_ago = time.time() - _ABANDONED_SECONDS
     with suppress(OSError), os.scandir(path.parent) as entries:

@@ -10,7 +10,7 @@ from tests.e2e.kubernetes.cluster import Cluster
 from tests.e2e.kubernetes.pki import write_kubeconfig
 from tests.e2e.kubernetes.programs import API_ADDRESS
 
-from accelscope.sinks.features import DOMAINS
+from accelscope.sinks import DOMAINS
 
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _NAMESPACE = "node-feature-discovery"

@@ -30,8 +30,8 @@ from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.kubernetes import SimulatedCluster
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.spec import NodeSpec, Pauses
-from accelscope.sinks.annotation import recipe_of
-from accelscope.sinks.documents import fitted
+from accelscope.sinks.annotation import document_builder
+from accelscope.sinks.documents import fit
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import open_reader
 
@@ -57,8 +57,8 @@ class AgentReading:
 
 def node_annotations(snapshot: Snapshot) -> dict[str, str]:
     """The annotations that an agent with that snapshot writes on its Node object."""
-    documents = (recipe_of(name)[0](snapshot) for name in chosen_annotations(_ANNOTATING))
-    return {document.annotation: fitted(document).text for document in documents if document.entries}
+    documents = (document_builder(name)[0](snapshot) for name in chosen_annotations(_ANNOTATING))
+    return {document.annotation: fit(document).text for document in documents if document.entries}
 
 
 def metrics_page(snapshot: Snapshot) -> bytes:

@@ -7,7 +7,7 @@ document unreadable to them.
 from collections.abc import Iterable, Iterator
 
 from accelscope.model import Device, HealthState
-from accelscope.sinks.documents import Entry, given, is_answered, numbers
+from accelscope.sinks.documents import Entry, is_answered, numbers, without_none
 
 _MIB = 1 << 20  # npu-smi's MB
 _UNKNOWN = "UNKNOWN"  # npu-smi's word for an unknown health
@@ -25,7 +25,7 @@ def _entry(chip: Device) -> Entry:
     # Readers print it as the number of the row. For a 910B or 310P, npu-smi prints no Phy-ID, so the logic id
     # is used instead: `Device` in the table of a 310P, and in `npu-smi info -m` for both.
     number = chip.index if chip.physical_id is None else chip.physical_id
-    identity = given(
+    identity = without_none(
         ("npu", chip.board_id),
         ("chip", chip.chip_id),
         ("phy_id", number),
