@@ -11,7 +11,7 @@ from accelscope.simulate.faults import FaultLog
 from accelscope.simulate.spec import DEFAULT_PERIOD_SECONDS, LoadCurve, NodeSpec, Shape
 from accelscope.simulate.workload import place
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
-from accelscope.vendors.nvidia.simulated.gpu import GpuReading, gpus_of
+from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 TIMES = st.floats(0, 1e6)
@@ -24,7 +24,7 @@ def readings(spec: NodeSpec, at: float, faults: FaultLog | None = None) -> list[
     placements = [placement for placement in place(spec) if placement.process.spec.vendor == "nvidia"]
     return [
         GpuDynamics(gpu, placements).reading(at, log.of_device(gpu.slot), gpu.slot)
-        for gpu in gpus_of(spec.of(NvidiaSpec), spec.seed)
+        for gpu in create_gpus(spec.of(NvidiaSpec), spec.seed)
     ]
 
 

@@ -13,7 +13,7 @@ from accelscope.model import (
     Vendor,
 )
 from accelscope.parsing import Parsed, ParseError
-from accelscope.vendors.common.agentless import ToolOutput, ToolReading
+from accelscope.vendors.common.agentless import CommandOutput, ToolReading
 from accelscope.vendors.nvidia import parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
 from accelscope.vendors.nvidia.gpu import with_health, with_known_id
@@ -74,7 +74,7 @@ class NvidiaSmi:
         self._fields = list(QUERY_FIELDS)
         self._selections = list(_PMON_SELECTIONS)
 
-    def questions(self) -> Generator[Sequence[str], ToolOutput, ToolReading]:
+    def questions(self) -> Generator[Sequence[str], CommandOutput, ToolReading]:
         devices = yield from self._query()
         processes = (yield from self._processes()) if devices.devices else Parsed()
         return ToolReading(devices, processes)
@@ -119,7 +119,7 @@ class NvidiaSmi:
             ),
         )
 
-    def _query(self) -> Generator[Sequence[str], ToolOutput, Parsed]:
+    def _query(self) -> Generator[Sequence[str], CommandOutput, Parsed]:
         """Query the GPUs. One unknown field fails the whole query, so it is omitted from then on."""
         for _ in QUERY_FIELDS:
             output = yield (
@@ -134,7 +134,7 @@ class NvidiaSmi:
         parsed = parse_csv.parse_query_gpu(output.text, self._fields)
         return replace(parsed, error=_with_exit_code(parsed.error, output))
 
-    def _processes(self) -> Generator[Sequence[str], ToolOutput, Parsed]:
+    def _processes(self) -> Generator[Sequence[str], CommandOutput, Parsed]:
         """Processes on the GPUs, without memory for an older tool. Without a process list the rest of the
         snapshot is still valid, and the list is marked as absent."""
         while True:
@@ -146,7 +146,7 @@ class NvidiaSmi:
             del self._selections[0]
 
 
-def _with_exit_code(error: ParseError | None, output: ToolOutput) -> ParseError | None:
+def _with_exit_code(error: ParseError | None, output: CommandOutput) -> ParseError | None:
     """Report the exit code of a tool that printed nothing."""
     if error is None or error.reason != "empty":
         return error

@@ -1,1 +1,1 @@
-"""Simulated NVIDIA driver: its library, its tool and what they show."""
+"""Simulated NVIDIA driver: NVML library, nvidia-smi, and their state files."""

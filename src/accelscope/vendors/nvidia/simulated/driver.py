@@ -1,4 +1,4 @@
-"""The simulated NVIDIA driver of a node: its native parts, and all files that show what it does."""
+"""The simulated NVIDIA driver of a node: its native parts, its files, and its driver pod."""
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
@@ -12,7 +12,7 @@ from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import CommandOutput, DriverPod, InstalledPart, Instant, SimulatedVendor, Site
 from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
-from accelscope.vendors.nvidia.simulated.gpu import GpuReading, gpus_of
+from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
 from accelscope.vendors.nvidia.simulated.smi_query import QueryField, pmon, query_fields
 from accelscope.vendors.nvidia.simulated.smi_state import ToolError
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec, read_section
@@ -36,7 +36,7 @@ class NvidiaDriver:
 
     def __init__(self, spec: NvidiaSpec, site: Site) -> None:
         self._spec = spec
-        self._cards = gpus_of(spec, site.seed)
+        self._cards = create_gpus(spec, site.seed)
         self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in self._cards)
 
     def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
@@ -57,7 +57,7 @@ class NvidiaDriver:
         yield "state/nvml", nvml_state.render(self._spec, readings, active, instant.at)
 
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:  # noqa: ARG002
-        """With the strategy that gives each MIG profile a resource of its own."""
+        """With the MIG strategy `mixed`, which has one resource per profile."""
         gpu = self._cards[device]
         if instance is None:
             return PluginDevice("nvidia.com/gpu", gpu.uuid, gpu.numa_node, shareable=True, hami_type="NVIDIA")
@@ -88,9 +88,7 @@ class NvidiaDriver:
             )
 
 
-# --- driver pod ------------------------------------------------------------
-# The driver pod of the GPU operator: `nvidia-smi` as the tool itself would answer there.
-
+# The driver pod of the GPU Operator, with the outputs of nvidia-smi
 
 _NOT_FOUND = 127
 _BAD_QUERY = 2
@@ -116,11 +114,11 @@ def _query(spec: NvidiaSpec, shown: tuple[GpuReading, ...], names: str, form: st
     known: dict[str, QueryField] = {}
     for field in query_fields(spec, len(shown), stamp):
         known |= dict.fromkeys((field.name, *field.aliases), field)
-    asked = [name.strip() for name in names.split(",")]
-    for name in asked:
+    queried = [name.strip() for name in names.split(",")]
+    for name in queried:
         if name not in known:
             return CommandOutput(f'Field "{name}" is not a valid field to query.\n', exit_code=_BAD_QUERY)
-    fields, words = [known[name] for name in asked], form.split(",")
+    fields, words = [known[name] for name in queried], form.split(",")
     units = "nounits" not in words
     lines = [] if "noheader" in words else [", ".join(_headings(fields, units=units))]
     lines += [", ".join(_cells(fields, reading, units=units)) for reading in shown]
@@ -151,10 +149,6 @@ DRIVER_POD = DriverPod(
     image="nvcr.io/nvidia/driver:590.48.01-ubuntu24.04",
     run=_run,
 )
-
-
-# --- vendor ------------------------------------------------------------
-# The simulated driver of NVIDIA, as the vendor's declaration names it.
 
 
 VENDOR = SimulatedVendor(

@@ -1,7 +1,7 @@
-"""How a simulated GPU behaves: from its processes' loads and its faults to what it shows at an instant.
+"""The behaviour of a simulated GPU: its reading at any time, from the loads of its processes and its faults.
 
-Everything is a function of the time asked for. Rates follow the load linearly, so that counters (energy,
-bytes) are the load's exact integral: they never run backwards and agree with the rates shown beside them.
+A reading depends on the time alone. Rates are linear in the load, so counters (energy, bytes) are exact
+integrals of the load: they never decrease and agree with the rates.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from accelscope.vendors.nvidia.simulated.gpu import (
 from accelscope.vendors.nvidia.simulated.spec import COMPUTE_SLICES, MigDevice
 
 _MIB = 1 << 20
-_CONTEXT_BYTES = 4 * _MIB  # what the driver itself holds on a card
-_INSTANCE_BYTES = 12 * _MIB  # and on a MIG instance
-_BUSY = 0.005  # below this a driver's sampling sees nothing
+_CONTEXT_BYTES = 4 * _MIB  # used by the driver on a card
+_INSTANCE_BYTES = 12 * _MIB  # used by the driver on a MIG instance
+_BUSY = 0.005  # a lower load is below the driver's sampling resolution
 _POWER_AT_FULL_LOAD = 0.985  # of the limit
 _POWER_CAP_FROM = 0.97
 _HEADROOM_AT_FULL_POWER = 18  # degrees below slowdown
-_HOT_CLOCK = 0.55  # of the highest, when the card protects itself
+_HOT_CLOCK = 0.55  # of the highest clock, when the card is throttled
 _STORM_CORRECTED_PER_SECOND = 40
 _STORM_SECONDS_PER_UNCORRECTED = 30
 _STORM_SECONDS_PER_ROW = 60
-_DEFAULT_XID = 31  # a fault of the application's own memory access, the most common one
+_DEFAULT_XID = 31  # an invalid memory access of the application, the most common XID
 _XID_LOST, _XID_ROW_REMAP, _XID_CONTAINED_ECC, _XID_RESET = 79, 63, 94, 154
 _REMEMBERED_XIDS = 64
 _GPM_METRICS = {  # nvmlGpmMetricId_t: share of the load
-    1: 1.0,  # graphics: anything at all ran
+    1: 1.0,  # graphics: any engine active
     2: 0.86,  # SMs busy
     3: 0.42,  # warps resident
     4: 0.18,  # integer
@@ -69,7 +69,7 @@ class GpuDynamics:
         return None if placement.instance is None else self._gpu.mig[placement.instance]
 
     def _share(self, placement: Placement) -> float:
-        """Of the whole card, what the placement runs on."""
+        """The share of the card that the placement runs on."""
         part = self._part(placement)
         return part.share if part else 1.0
 
@@ -77,7 +77,7 @@ class GpuDynamics:
         return identity.between(low, high, self._gpu.seed, "nvidia", name, self._gpu.slot)
 
     def reading(self, at: float, faults: Sequence[Fault], index: int | None) -> GpuReading:
-        """`faults` are all that this GPU ever had up to now; `index` its place in the enumeration."""
+        """`faults` are all faults of this GPU up to now, `index` is its position in the enumeration."""
         gpu, card = self._gpu, self._gpu.card
         active = {fault.kind for fault in faults if fault.active(at)}
         hot = FaultKind.HOT in active
@@ -265,7 +265,7 @@ def _activity(load: DeviceLoad, at: float) -> tuple[Activity, ...]:
 
 
 def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
-    """In the order of their times, so that an event keeps its number as time goes on."""
+    """Events in order of time, so that an event always has the same number."""
     events: list[tuple[float, int]] = []
     for fault in faults:
         if fault.begin > at:

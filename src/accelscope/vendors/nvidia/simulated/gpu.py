@@ -1,10 +1,12 @@
-"""Who a simulated GPU is: everything about it that does not move."""
+"""A simulated GPU (its constant properties), and its readings in the units of NVIDIA's library.
+
+A reading is the common source of the simulated library, the simulated tool and the expectations of tests.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import spec as identity
-from accelscope.simulate import spec as pci
 from accelscope.simulate.workload import Placement
 from accelscope.vendors.nvidia.simulated.spec import (
     COMPUTE_SLICES,
@@ -19,12 +21,12 @@ _SWITCHES = 4  # NVSwitches of a board whose GPUs all reach each other
 
 @dataclass(frozen=True)
 class Gpu:
-    """`slot` is its place in the description: unlike the index it stays when another GPU vanishes."""
+    """`slot` is its position in the description. Unlike the index, it stays when another GPU vanishes."""
 
     seed: int
     slot: int
     count: int  # GPUs of the node
-    linked: bool  # whether there is another GPU at the far end of its links
+    linked: bool  # whether its NVLinks lead to another GPU
     spec: NvidiaDeviceSpec
 
     @property
@@ -42,16 +44,16 @@ class Gpu:
 
     @property
     def bus(self) -> int:
-        return pci.bus_number(self.slot, self.count)
+        return identity.bus_number(self.slot, self.count)
 
     @property
     def bus_id(self) -> str:
-        """As NVML prints it: eight-digit domain, capitals."""
+        """As NVML prints it: in upper case, the domain with eight digits."""
         return f"00000000:{self.bus:02X}:00.0"
 
     @property
     def numa_node(self) -> int:
-        return pci.numa_node(self.slot, self.count)
+        return identity.numa_node(self.slot, self.count)
 
     @property
     def partitioned(self) -> bool:
@@ -81,7 +83,7 @@ class Gpu:
         return "MIG-" + identity.uuid(self.seed, "nvidia", "mig", *path)
 
 
-def gpus_of(spec: NvidiaSpec, seed: int) -> tuple[Gpu, ...]:
+def create_gpus(spec: NvidiaSpec, seed: int) -> tuple[Gpu, ...]:
     devices = spec.devices
     with_links = sum(device.card.nvlink is not None for device in devices)
     return tuple(
@@ -96,14 +98,7 @@ def gpus_of(spec: NvidiaSpec, seed: int) -> tuple[Gpu, ...]:
     )
 
 
-# --- readings ------------------------------------------------------------
-# What a simulated GPU shows at one instant, in the units of NVIDIA's library.
-#
-# This is the truth that the library, the tool and the tests share: each of the first two is a rendering of
-# it.
-
-
-# Clock event reasons (throttling), as bits.
+# Bits of the clock event (throttle) reasons
 GPU_IDLE = 0x1
 SW_POWER_CAP = 0x4
 HW_SLOWDOWN = 0x8
@@ -118,7 +113,7 @@ class ProcessReading:
     gpu_instance_id: int | None
     compute_instance_id: int | None
     memory_bytes: int | None
-    # Percent over the sampling period; None where the driver has no sample: it did nothing, or MIG is on.
+    # Percent over the sampling period; None without a sample: the process was idle, or MIG is on.
     sm: int | None
     memory: int | None
     encoder: int | None
@@ -139,7 +134,7 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """GPM: what parts of the chip did. Percent now, and its integral in percent-seconds."""
+    """A GPM metric: its value now in percent, and the integral in percent-seconds."""
 
     metric: int  # nvmlGpmMetricId_t
     percent: float
@@ -168,7 +163,7 @@ class LinkReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EccReading:
-    """Counts of memory errors; volatile since the driver was loaded, aggregate over the card's life."""
+    """Counts of memory errors: volatile since the driver was loaded, aggregate over the card's life."""
 
     volatile_corrected: int
     volatile_uncorrected: int
@@ -186,7 +181,7 @@ class Remapping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidEvent:
-    number: int  # grows with every event of this GPU
+    number: int  # increases with every event of this GPU
     code: int
     at: float  # simulated time
 
@@ -195,7 +190,7 @@ class XidEvent:
 class GpuReading:
     gpu: Gpu
     index: int | None  # None: not enumerated
-    fault: str | None  # lost, vanished, hang, reset_required: the device as a whole does not answer
+    fault: str | None  # lost, vanished, hang or reset_required, which affect the whole device
     utilization_percent: int
     memory_utilization_percent: int
     encoder_percent: int

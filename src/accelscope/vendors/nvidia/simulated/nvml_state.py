@@ -1,7 +1,7 @@
-"""A node's readings as the text that the simulated library reads: sorted `key=value` lines.
+"""The state file of the simulated NVML: sorted `key=value` lines.
 
-`!NAME` is an error that the call answers with; a key that is left out means Not Supported. The C sources in
-`native` say which call reads which key.
+A value `!NAME` makes the call return that error. A missing key makes it return Not Supported. The C sources
+in `native` define which call reads which key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,16 +18,13 @@ from accelscope.vendors.nvidia.simulated.gpu import (
 )
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
-# --- fields ------------------------------------------------------------
-# The numbered fields of nvmlDeviceGetFieldValues, with the type that each has in the real library.
-#
-# `u` is unsigned int, `q` unsigned long long, `s` signed int. Fields of a link are scoped by its number;
-# NVLink throughput has a scope for the sum over all links too.
+Keys = dict[str, object]
 
-
+# Fields of nvmlDeviceGetFieldValues, with their types in the real library: `u` is unsigned int, `q` unsigned
+# long long, `s` signed int. The scope of a link's field is its number; ALL_LINKS is the scope of the sum.
 ALL_LINKS = 0xFFFFFFFF
 
-# Old fields number the links one by one: 0 to 5 from the first id, 6 to 11 from the second, then a total.
+# Old fields have one id per link: links 0 to 5 from the first id, 6 to 11 from the second, then the total.
 _OLD_LINK_FIELDS: tuple[tuple[int, int, int, Callable[[LinkReading], int]], ...] = (
     (32, 96, 38, lambda link: link.crc_errors),
     (39, 102, 45, lambda _: 0),
@@ -39,16 +36,16 @@ _OLD_LINKS = 12
 _LINK_COUNT, _SWITCH_LINKS = 91, 147
 
 
-def render_fields(reading: GpuReading) -> dict[str, object]:
-    values = _device(reading) | _ecc(reading)
+def render_fields(reading: GpuReading) -> Keys:
+    values = _device_fields(reading) | _ecc_fields(reading)
     if reading.gpu.card.nvlink is not None:
-        values |= _links(reading)
+        values |= _link_fields(reading)
     return {f"field.{field}": value for field, value in values.items()}
 
 
-def _device(reading: GpuReading) -> dict[str, object]:
+def _device_fields(reading: GpuReading) -> Keys:
     power, limit = reading.gpu.card.power, int(1000 * reading.gpu.spec.power_limit_watts)
-    values: dict[str, object] = {
+    values: Keys = {
         "83": f"q{reading.energy_millijoules}",
         "94": f"u{reading.pcie_replays}",
         "95": "u0",
@@ -81,8 +78,8 @@ def _device(reading: GpuReading) -> dict[str, object]:
     return values
 
 
-def _ecc(reading: GpuReading) -> dict[str, object]:
-    values: dict[str, object] = {}
+def _ecc_fields(reading: GpuReading) -> Keys:
+    values: Keys = {}
     if ecc := reading.ecc:
         values |= {
             "1": "u1",
@@ -109,12 +106,12 @@ def _ecc(reading: GpuReading) -> dict[str, object]:
     return values
 
 
-def _links(reading: GpuReading) -> dict[str, object]:
+def _link_fields(reading: GpuReading) -> Keys:
     nvlink = reading.gpu.card.nvlink
     mbps = nvlink.mbps if nvlink else 0
     version = nvlink.version if nvlink else 0
     active = [link for link in reading.links if link.active]
-    values: dict[str, object] = {
+    values: Keys = {
         str(_LINK_COUNT): f"u{len(reading.links)}",
         str(_SWITCH_LINKS): f"u{len(active)}",
     }
@@ -157,11 +154,9 @@ def _old_field(low: int, high: int, link: int) -> int:
 
 
 def _with_overhead(kib: int) -> int:
-    """Raw throughput: what the protocol itself adds is about an eighth."""
+    """Raw throughput: the protocol adds about an eighth."""
     return kib + kib // 8
 
-
-Keys = dict[str, object]
 
 _TYPES = {ProcessType.COMPUTE: 1, ProcessType.GRAPHICS: 2, ProcessType.BOTH: 3, ProcessType.MPS: 5}
 _EVENTS_WITH_ECC, _EVENTS = 0x1F, 0x1C
@@ -179,7 +174,7 @@ _LIBRARY_FAULTS = {
 
 
 def render(spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], at: float) -> str:
-    """The whole state file. `faults` are the active ones."""
+    """The content of the state file. `faults` are the active ones."""
     keys: Keys = {}
     keys.update(_system(spec, readings, at))
     for fault in faults:
@@ -224,7 +219,7 @@ def _gpu(spec: NvidiaSpec, reading: GpuReading) -> Keys:
         keys["fault"] = reading.fault
     keys.update(_measured(reading))
     keys.update(_errors(reading))
-    keys.update(_links_nvml_state(reading))
+    keys.update(_links(reading))
     keys.update(_processes(spec, reading))
     keys.update(_activity("", reading.activity))
     for instance, activity in reading.instance_activity:
@@ -343,8 +338,8 @@ def _measured(reading: GpuReading) -> Keys:
     for clock, mhz in zip(_CLOCKS, clocks, strict=True):
         keys[f"clock.{clock}"] = mhz
         keys[f"clock.id.{clock}.0"] = mhz
-    # With MIG on, what a whole card does is told by none of these: the driver answers Not Supported.
-    shown: Keys = {
+    # In MIG mode the driver returns Not Supported for the utilisation of the whole card.
+    utilization: Keys = {
         "utilization.gpu": reading.utilization_percent,
         "utilization.memory": reading.memory_utilization_percent,
         "encoder.utilization": reading.encoder_percent,
@@ -352,7 +347,7 @@ def _measured(reading: GpuReading) -> Keys:
         "jpeg.utilization": 0,
         "ofa.utilization": 0,
     }
-    keys.update(dict.fromkeys(shown, _NOT_SUPPORTED) if gpu.partitioned else shown)
+    keys.update(dict.fromkeys(utilization, _NOT_SUPPORTED) if gpu.partitioned else utilization)
     if reading.fan_percent is not None:
         for fan in range(card.fans):
             keys[f"fan.{fan}.percent"] = reading.fan_percent
@@ -394,7 +389,7 @@ def _errors(reading: GpuReading) -> Keys:
     return keys
 
 
-def _links_nvml_state(reading: GpuReading) -> Keys:
+def _links(reading: GpuReading) -> Keys:
     keys: Keys = {}
     nvlink = reading.gpu.card.nvlink
     if nvlink is None:
@@ -427,17 +422,17 @@ def _activity(prefix: str, activity: Sequence[Activity]) -> Keys:
 
 
 def _record(process: ProcessReading) -> str:
-    def shown(value: int | None) -> str:
+    def text(value: int | None) -> str:
         return "-" if value is None else str(value)
 
     utilization = (process.sm, process.memory, process.encoder, process.decoder)
-    engines = (None, None) if process.sm is None else (0, 0)  # jpeg, optical flow: nobody uses them here
+    engines = (None, None) if process.sm is None else (0, 0)  # jpeg, optical flow: always idle
     return ":".join(
         (
             str(process.pid),
             str(_TYPES[process.placement.type]),
             *map(
-                shown,
+                text,
                 (
                     process.memory_bytes,
                     process.gpu_instance_id,
@@ -466,7 +461,7 @@ def _processes(spec: NvidiaSpec, reading: GpuReading) -> Keys:
 def _mig(reading: GpuReading) -> Iterator[tuple[str, object]]:
     for mig in reading.mig:
         part, prefix = mig.part, f"mig{mig.part.index}."
-        own = (p for p in reading.processes if p.placement.instance == part.index)
+        processes = (p for p in reading.processes if p.placement.instance == part.index)
         keys: Keys = {
             "name": mig.name,
             "uuid": mig.uuid,
@@ -484,7 +479,7 @@ def _mig(reading: GpuReading) -> Iterator[tuple[str, object]]:
             "attribute.gpu_slices": part.profile.slices,
             "attribute.compute_slices": part.compute_slices,
             "attribute.memory_mb": part.profile.memory_mib,
-            "processes": _records(own),
+            "processes": _records(processes),
         }
         for key, value in keys.items():
             yield prefix + key, value

@@ -1,4 +1,4 @@
-"""Cells of `nvidia-smi --query-gpu`: which fields there are, and what each shows for a reading."""
+"""Outputs of the simulated nvidia-smi except XML: `--query-gpu`, pmon, `-L`, compute apps, version, help."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 NOT_AVAILABLE = "[N/A]"
 _DEPRECATED = "[Requested functionality has been deprecated]"
 _RESET_REQUIRED = "[GPU requires reset]"
-_DEPRECATED_FROM = 590  # the driver from which nvidia-smi says so
+_DEPRECATED_FROM = 590  # driver version since which some cells contain that text
 Cell = Callable[[GpuReading], object | None]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryField:
-    """A field as asked for (`name` or one of `aliases`). The header shows `name` with its unit."""
+    """A field of `--query-gpu`, by `name` or one of `aliases`. The header contains `name` and the unit."""
 
     name: str
     cell: Cell  # None: absent
     unit: str = ""
     aliases: tuple[str, ...] = ()
     since: int = 0  # driver
-    identity: bool = False  # told even by a card that must be reset
+    identity: bool = False  # available even if the card requires a reset
 
     def value(self, reading: GpuReading) -> str:
         if reading.fault == "reset_required" and not self.identity:
@@ -42,7 +42,7 @@ class QueryField:
 
 
 def query_fields(spec: NvidiaSpec, gpu_count: int, timestamp: str) -> tuple[QueryField, ...]:
-    """What this driver's tool knows."""
+    """The fields that the tool of this driver version supports."""
     groups = (
         _identity(spec, gpu_count, timestamp),
         _state(spec),
@@ -57,7 +57,7 @@ def query_fields(spec: NvidiaSpec, gpu_count: int, timestamp: str) -> tuple[Quer
 
 
 def rows(fields: tuple[QueryField, ...], readings: tuple[GpuReading, ...]) -> Iterator[str]:
-    """Lines of name, header, unit and a cell per GPU, tab-separated: one for every name a field goes by."""
+    """Tab-separated lines of name, header, unit and one cell per GPU, for every name and alias of a field."""
     for field in fields:
         header = f"{field.name} [{field.unit}]" if field.unit else field.name
         cells = [field.value(reading) for reading in readings]
@@ -141,7 +141,7 @@ def _state(spec: NvidiaSpec) -> Iterator[QueryField]:
         ),
         since=535,
     )
-    # This one cell is bare where the others have brackets.
+    # In the real tool this marker has no brackets either.
     yield QueryField(
         "temperature.memory",
         lambda r: "N/A" if r.memory_temperature_celsius is None else r.memory_temperature_celsius,
@@ -166,7 +166,7 @@ _REASONS = {
     "sw_thermal_slowdown": SW_THERMAL,
     "sync_boost": 0x10,
 }
-_RENAMED_REASONS = 535  # the driver that calls them events; it still knows the old name
+_RENAMED_REASONS = 535  # driver version that renamed them to events; the old name stays an alias
 
 
 def _reasons(spec: NvidiaSpec) -> Iterator[QueryField]:
@@ -261,7 +261,7 @@ def _mig() -> Iterator[QueryField]:
 
 
 def _whole_card(cell: Cell) -> Cell:
-    """With MIG on, the tool shows no utilisation of the whole card."""
+    """In MIG mode the tool prints no utilisation of the whole card."""
     return lambda r: None if r.gpu.partitioned else cell(r)
 
 
@@ -277,12 +277,8 @@ def _yes(value: object) -> str:
     return "Yes" if value else "No"
 
 
-# --- smi text ------------------------------------------------------------
-# Texts of nvidia-smi other than the queries: pmon, -L, compute applications, --version, help.
-
-
-_ENGINES_FROM = 545  # the driver whose pmon has jpg and ofa, and wider columns
-_PROTECTED_FROM = 535  # and the one that brought ccpm
+_ENGINES_FROM = 545  # driver version since which pmon has jpg and ofa, and wider columns
+_PROTECTED_FROM = 535  # driver version since which pmon has ccpm
 _COMMAND_LENGTH = 15
 
 
@@ -325,7 +321,7 @@ def _pmon_cell(process: ProcessReading, column: str) -> str:
     value = {
         "sm": process.sm,
         "mem": process.memory,
-        "enc": process.encoder or None,  # an engine that a process does not use has no sample
+        "enc": process.encoder or None,  # no sample of an engine that the process does not use
         "dec": process.decoder or None,
         "fb": None if memory is None else mib(memory),
         "ccpm": 0,
@@ -343,7 +339,7 @@ def device_list(reading: GpuReading) -> str:
 
 
 def compute_apps(readings: Sequence[GpuReading], timestamp: str) -> Iterator[str]:
-    """Lines as of the GPU query, with a cell per process; the first says on which GPU each one is."""
+    """Lines as in `rows`, with one cell per process. The first line contains the index of its GPU."""
     apps = [
         (reading, process)
         for reading in readings
@@ -366,8 +362,8 @@ def compute_apps(readings: Sequence[GpuReading], timestamp: str) -> Iterator[str
     for name in ("process_name", "name"):
         yield row(name, "process_name", "", (process.path for _, process in apps))
     for name in ("used_gpu_memory", "used_memory"):
-        held = (process.memory_bytes for _, process in apps)
-        cells = (None if size is None else mib(size) for size in held)
+        sizes = (process.memory_bytes for _, process in apps)
+        cells = (None if size is None else mib(size) for size in sizes)
         yield row(name, "used_gpu_memory [MiB]", "MiB", cells)
 
 
@@ -385,5 +381,5 @@ def help_query_gpu(fields: Sequence[QueryField]) -> str:
     lines = ['List of valid properties to query for the switch "--query-gpu=":\n']
     for field in fields:
         names = " or ".join(f'"{name}"' for name in (field.name, *field.aliases))
-        lines.append(f"\n{names}\n    As this simulated driver shows it.\n")
+        lines.append(f"\n{names}\n    As reported by the simulated driver.\n")
     return "".join(lines)

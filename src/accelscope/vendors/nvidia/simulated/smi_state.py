@@ -1,6 +1,6 @@
-"""Everything that the simulated nvidia-smi may be asked for, as one text of named sections.
+"""The state file of the simulated nvidia-smi: all its outputs as named sections, and its XML elements.
 
-A section begins with a line `@@ name`. The tool picks the columns and rows it was asked for and prints them.
+A section begins with a line `@@ name`. The tool prints the requested columns and rows of a section.
 """
 
 import time
@@ -14,13 +14,10 @@ from accelscope.vendors.nvidia.simulated.gpu import GpuReading
 from accelscope.vendors.nvidia.simulated.smi_query import mib, watts
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
-# --- smi xml ------------------------------------------------------------
-# One `<gpu>` element of `nvidia-smi -q -x`.
-
-
-# An element is its name and either a text (None: N/A) or child elements.
+# The XML of `nvidia-smi -q -x`. A node is a name and either a text (None: N/A) or child nodes.
 Node = tuple[str, "object | list[Node] | None"]
 
+# Driver versions that changed the layout
 _NEW_POWER_FROM = 570  # average and instant draw instead of one
 _GPU_POWER_FROM = 535  # gpu_power_readings instead of power_readings
 _RESERVED_FROM = 510
@@ -189,7 +186,7 @@ def _remapped(reading: GpuReading) -> object | None:
 
 
 def _temperature(reading: GpuReading) -> list[Node]:
-    """Cards with margins have them in place of limits in degrees."""
+    """Cards with margins have no limits in degrees."""
     limits, now = reading.gpu.card.temperature, reading.temperature_celsius
     memory = ("memory_temp", _unit(reading.memory_temperature_celsius, "C"))
     if reading.gpu.card.has_temperature_margins:
@@ -294,7 +291,7 @@ def _processes(reading: GpuReading) -> list[Node]:
 
 
 class ToolError(StrEnum):
-    """Errors that nvidia-smi prints by itself."""
+    """Errors that nvidia-smi prints instead of an output."""
 
     NO_DEVICES = "no_devices"
     DRIVER_NOT_LOADED = "driver_not_loaded"
@@ -305,7 +302,7 @@ class ToolError(StrEnum):
     NOT_SUPPORTED = "not_supported"
 
 
-# Exit codes are the library's result codes.
+# The exit code is the return code of the library.
 TOOL_ERRORS: dict[ToolError, tuple[int, str]] = {
     ToolError.NO_DEVICES: (6, "No devices were found"),
     ToolError.DRIVER_NOT_LOADED: (
@@ -335,7 +332,7 @@ _WORDS = {
 
 
 def render(spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], moment: float) -> str:
-    """`faults` are the active ones; `moment` is the wall-clock time that the texts show."""
+    """`faults` are the active ones; `moment` is the wall-clock time for timestamps."""
     return "".join(f"@@ {name}\n{text}" for name, text in _sections(spec, readings, faults, moment))
 
 

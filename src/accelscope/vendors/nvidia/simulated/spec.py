@@ -1,4 +1,4 @@
-"""The NVIDIA section of a node's description, once it has been read and found good."""
+"""The NVIDIA section of a node description: its specification, the known cards, and reading it from YAML."""
 
 import re
 from collections.abc import Iterable
@@ -9,14 +9,12 @@ from accelscope.config.values import BOOLEAN, LINE, TEXT, Choice, Decimal, Text,
 from accelscope.simulate.section import DescriptionError, read_devices, read_tool_cost
 from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
 
-# --- mig ------------------------------------------------------------
-# MIG: how a card may be cut, and how one card is cut.
+# MIG profiles and devices
 #
-# A GPU instance owns memory and a share of the processors; the compute instances inside it share that memory.
-# What users see as a MIG device is one compute instance.
+# A GPU instance has its own memory and a share of the processors. Its compute instances share that memory. A
+# MIG device, as users see it, is one compute instance.
 
-
-COMPUTE_SLICES = 7  # of every card that can be cut
+COMPUTE_SLICES = 7  # of every card with MIG
 MEMORY_SLICES = 8
 
 
@@ -29,7 +27,7 @@ class GpuProfile:
     multiprocessors: int
     copy_engines: int
     decoders: int
-    first_id: int  # the driver numbers the instances of a size within a range of its own
+    first_id: int  # the driver numbers the instances of each size from its own first id
 
 
 H100_80GB_PROFILES = (
@@ -72,18 +70,19 @@ class MigDevice:
 
     @property
     def share(self) -> float:
-        """Of the whole card's processors."""
+        """Its share of the card's processors."""
         return self.compute_slices / COMPUTE_SLICES
 
 
 _COMPUTE_PROFILE = re.compile(r"(?:(\d)c\.)?(.+)")
 
 
-def cut(
+def mig_devices(
     profiles: tuple[GpuProfile, ...], layout: Iterable[tuple[str, tuple[str, ...]]], where: str
 ) -> tuple[MigDevice, ...]:
-    """MIG devices from a layout of (GPU instance profile, its compute instance profiles; none: one that
-    fills it). Raises DescriptionError when the card cannot be cut like that."""
+    """The MIG devices of a layout of (GPU instance profile, its compute instance profiles). Without compute
+    instance profiles, one fills the GPU instance. Raises DescriptionError if the card does not support the
+    layout."""
     devices: list[MigDevice] = []
     used_ids: set[int] = set()
     slices = memory_slices = 0
@@ -121,8 +120,7 @@ def _compute_slices(name: str, profile: GpuProfile, where: str) -> int:
     return int(match[1]) if match[1] else profile.slices
 
 
-# --- cards ------------------------------------------------------------
-# The cards that can be simulated, as data. Figures are those that the real boards report.
+# The cards that can be simulated, with the values that the real boards report
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class PowerFigures:
 
 @dataclass(frozen=True, slots=True)
 class ClockFigures:
-    """MHz. A card with HBM keeps its memory clock when idle; others fall to a low one."""
+    """In MHz. A card with HBM keeps its memory clock when idle; other cards reduce it."""
 
     idle_sm: int
     max_sm: int
@@ -203,7 +201,7 @@ class Card:
 
     @property
     def has_temperature_margins(self) -> bool:
-        """Data-centre cards since Ada tell how far they are from their limits. GeForce cards do not."""
+        """Data-centre cards since Ada report the margin to their limits. GeForce cards do not."""
         return self.architecture >= _ADA and self.serial
 
 
@@ -386,7 +384,7 @@ class NvidiaSpec(VendorSpec):
     cuda_version: str = "13.1"
     call_cost_microseconds: int = 0  # CPU time of every library call
     pcie_window_milliseconds: int = 20  # how long the driver measures PCIe traffic while the caller waits
-    process_utilization: bool = True  # False: only nvmlDeviceGetProcessesUtilizationInfo answers
+    process_utilization: bool = True  # False: only nvmlDeviceGetProcessesUtilizationInfo is supported
     tool: ToolCost = FREE
     devices: tuple[NvidiaDeviceSpec, ...] = ()
 
@@ -416,21 +414,17 @@ class NvidiaSpec(VendorSpec):
         return MemoryPool((device, part.gpu_instance_id), (part.profile.memory_mib - _SPARE_MIB) << 20)
 
 
-# --- description ------------------------------------------------------------
-# The NVIDIA section of a description: from YAML to its spec.
-
-
 _VERSION = Text("a version such as '590.48.01'", r"\d+(\.\d+){1,2}")
 
 
 def read_section(section: Section) -> NvidiaSpec:
-    usual = NvidiaSpec()
+    default = NvidiaSpec()
     return NvidiaSpec(
-        driver_version=section.take("driver_version", _VERSION, usual.driver_version),
-        cuda_version=section.take("cuda_version", _VERSION, usual.cuda_version),
+        driver_version=section.take("driver_version", _VERSION, default.driver_version),
+        cuda_version=section.take("cuda_version", _VERSION, default.cuda_version),
         call_cost_microseconds=section.take("call_cost_us", WholeNumber(0, 1_000_000), 0),
         pcie_window_milliseconds=section.take(
-            "pcie_window_ms", WholeNumber(0, 10_000), usual.pcie_window_milliseconds
+            "pcie_window_ms", WholeNumber(0, 10_000), default.pcie_window_milliseconds
         ),
         process_utilization=section.take("process_utilization", BOOLEAN, default=True),
         tool=read_tool_cost(section),
@@ -469,4 +463,4 @@ def _mig(section: Section, model: str) -> tuple[MigDevice, ...] | None:
         entry = type(section)(document, section.path(f"mig[{i}]"), file=section.file)
         layout.append((entry.require("profile", TEXT), entry.take_each("compute", TEXT)))
         entry.finish()
-    return cut(CARDS[model].mig_profiles, layout, section.path("mig"))
+    return mig_devices(CARDS[model].mig_profiles, layout, section.path("mig"))

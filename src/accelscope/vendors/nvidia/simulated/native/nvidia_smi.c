@@ -1,7 +1,7 @@
-/* The simulated nvidia-smi: picks what it was asked for out of DIR/state/smi and prints it.
+/* The simulated nvidia-smi: prints the requested parts of DIR/state/smi.
  *
- * A compiled program, so that starting it costs what starting the real one costs; the CPU time and memory that
- * the real one needs beyond that are stated in the state. */
+ * It is a compiled program so that starting it is as fast as starting the real one. The state contains the
+ * CPU time and memory that it uses in addition, to cost as much as the real one. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <signal.h>
@@ -27,12 +27,12 @@ struct request {
 };
 
 static char *state;  /* the whole text; sections begin with "@@ name\n" */
-static char *output; /* printed as a whole at the end, so that a fault can spoil it */
+static char *output; /* printed at the end, after simulated faults have changed it */
 static size_t output_length, output_room;
 static bool selected[MAX_GPUS]; /* by index */
 static int exit_code;
 
-static void say(const char *format, ...) {
+static void append(const char *format, ...) {
     va_list arguments;
     char *text;
     va_start(arguments, format);
@@ -87,7 +87,7 @@ static bool load_state(void) {
     return true;
 }
 
-/* A copy of a section's text; empty when there is none of that name. */
+/* A copy of a section's text; empty if the section does not exist. */
 static char *section(const char *name) {
     char mark[64];
     snprintf(mark, sizeof mark, "@@ %s\n", name);
@@ -118,7 +118,7 @@ static bool has_fault(const char *word, char **rest) {
     return false;
 }
 
-static void spend(void) {
+static void consume_cost(void) {
     long milliseconds = 0, mebibytes = 0;
     struct timespec now;
     sscanf(section("cost"), "%ld %ld", &milliseconds, &mebibytes);
@@ -136,7 +136,7 @@ static void hang(void) {
     while (load_state() && has_fault("hang", NULL));
 }
 
-/* Which GPUs are asked for, and what those that cannot be reached do to the tool. */
+/* Selects the requested GPUs. Blocks for a hung one and prints an error for a lost one. */
 static void select_gpus(const char *id) {
     char *lines = section("gpus"), *save = NULL;
     for (char *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -159,16 +159,16 @@ static void select_gpus(const char *id) {
         }
         selected[index] = true;
         if (strcmp(fault, "lost") == 0) {
-            say("Unable to determine the device handle for GPU%s: GPU is lost.  "
-                "Reboot the system to recover this GPU\n",
-                address + 4);
+            append("Unable to determine the device handle for GPU%s: GPU is lost.  "
+                   "Reboot the system to recover this GPU\n",
+                   address + 4);
             selected[index] = false;
             exit_code = EXIT_LOST;
         }
     }
 }
 
-/* --- tables of cells: lines of name, header, unit, then a cell per GPU or process --- */
+/* --- Tables: lines of name, header, unit, and one cell per GPU or process --- */
 
 struct column {
     char *header, *unit, **cells;
@@ -199,17 +199,17 @@ static bool find_column(const char *table, const char *name, struct column *colu
 
 static bool is_number(const char *cell) { return (*cell >= '0' && *cell <= '9') || *cell == '-'; }
 
-static void print_table(const struct request *request, const char *table_name, const char *asked,
+static void print_table(const struct request *request, const char *table_name, const char *fields,
                         const char *gpu_row) {
     struct column columns[MAX_FIELDS], gpus;
-    char *table = section(table_name), *names = strdup(asked), *save = NULL;
+    char *table = section(table_name), *names = strdup(fields), *save = NULL;
     int count = 0;
     for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
         while (*name == ' ')
             name++;
         if (count == MAX_FIELDS || !find_column(table, name, &columns[count])) {
             output_length = 0;
-            say("Field \"%s\" is not a valid field to query.\n\n", name);
+            append("Field \"%s\" is not a valid field to query.\n\n", name);
             exit_code = EXIT_INVALID;
             return;
         }
@@ -218,7 +218,7 @@ static void print_table(const struct request *request, const char *table_name, c
     if (!find_column(table, gpu_row, &gpus))
         return;
     for (int i = 0; request->header && i < count; i++)
-        say("%s%s", columns[i].header, i + 1 < count ? ", " : "\n");
+        append("%s%s", columns[i].header, i + 1 < count ? ", " : "\n");
     for (int row = 0; row < gpus.count; row++) {
         int index = atoi(gpus.cells[row]);
         if (index < 0 || index >= MAX_GPUS || !selected[index])
@@ -226,8 +226,8 @@ static void print_table(const struct request *request, const char *table_name, c
         for (int i = 0; i < count; i++) {
             const char *cell = columns[i].cells[row];
             bool with_unit = request->units && *columns[i].unit && is_number(cell);
-            say("%s%s%s%s", cell, with_unit ? " " : "", with_unit ? columns[i].unit : "",
-                i + 1 < count ? ", " : "\n");
+            append("%s%s%s%s", cell, with_unit ? " " : "", with_unit ? columns[i].unit : "",
+                   i + 1 < count ? ", " : "\n");
         }
     }
 }
@@ -254,8 +254,8 @@ static void print_pmon(const struct request *request) {
                 if (sample > 0)
                     continue;
                 bool names = strstr(line, "gpu") != NULL;
-                say("#%s%s%s\n", date ? (names ? "Date       " : "YYYYMMDD   ") : "",
-                    clock_time ? (names ? "Time        " : "HH:MM:SS    ") : "", line + 1);
+                append("#%s%s%s\n", date ? (names ? "Date       " : "YYYYMMDD   ") : "",
+                       clock_time ? (names ? "Time        " : "HH:MM:SS    ") : "", line + 1);
                 continue;
             }
             int index = atoi(line);
@@ -263,7 +263,7 @@ static void print_pmon(const struct request *request) {
                 continue;
             const char *format = date && clock_time ? " %Y%m%d   %H:%M:%S " : date ? " %Y%m%d  " : " %H:%M:%S ";
             strftime(stamp, sizeof stamp, format, &local);
-            say("%s%s\n", date || clock_time ? stamp : "", line);
+            append("%s%s\n", date || clock_time ? stamp : "", line);
         }
     }
 }
@@ -273,11 +273,11 @@ static void print_each(const char *kind) {
         char name[32];
         snprintf(name, sizeof name, "%s %d", kind, index);
         if (selected[index])
-            say("%s", section(name));
+            append("%s", section(name));
     }
 }
 
-/* --- the command line --- */
+/* --- Command line --- */
 
 static const char *value_of(const char *option, char **argv, int *at) {
     size_t length = strlen(option);
@@ -351,24 +351,24 @@ static bool read_arguments(struct request *request, char **argv) {
         else
             return false;
     }
-    int asked = (request->query_gpu != NULL) + (request->query_apps != NULL) + request->list +
+    int modes = (request->query_gpu != NULL) + (request->query_apps != NULL) + request->list +
                 (request->details && request->xml) + request->version + request->help_query_gpu + request->pmon;
-    return asked == 1 && request->details == request->xml;
+    return modes == 1 && request->details == request->xml;
 }
 
-static void answer(const struct request *request) {
+static void execute(const struct request *request) {
     if (request->version) {
-        say("%s", section("version"));
+        append("%s", section("version"));
         return;
     }
     if (request->help_query_gpu) {
-        say("%s", section("help-query-gpu"));
+        append("%s", section("help-query-gpu"));
         return;
     }
     char *error;
     if (has_fault("error", &error)) {
         exit_code = (int)strtol(error, &error, 10);
-        say("%s\n", error + 1);
+        append("%s\n", error + 1);
         return;
     }
     select_gpus(request->gpu_id);
@@ -381,14 +381,14 @@ static void answer(const struct request *request) {
     else if (request->list)
         print_each("list");
     else {
-        say("%s", section("xml"));
+        append("%s", section("xml"));
         print_each("xml");
-        say("\n</nvidia_smi_log>\n");
+        append("\n</nvidia_smi_log>\n");
     }
 }
 
-/* Bytes of another encoding where letters ended a line or named the maker. */
-static void spoil_encoding(void) {
+/* Puts bytes that are not UTF-8 into the vendor's name and the ends of lines. */
+static void break_encoding(void) {
     for (char *at = output; (at = strstr(at, "NVIDIA")); at += 6)
         at[5] = (char)0xc0;
     for (size_t i = 1; i < output_length; i++) {
@@ -412,7 +412,7 @@ static int emit(void) {
     if (has_fault("truncated", NULL) || killed)
         length = length * 6 / 10;
     if (has_fault("non_utf8", NULL) && output)
-        spoil_encoding();
+        break_encoding();
     if (length)
         fwrite(output, 1, length, stdout);
     fflush(stdout);
@@ -429,13 +429,13 @@ int main(int argc, char **argv) {
         puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.");
         return EXIT_NO_DRIVER;
     }
-    spend();
+    consume_cost();
     if (has_fault("hang", NULL))
         hang();
     if (!read_arguments(&request, argv)) {
         puts("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n");
         return EXIT_INVALID;
     }
-    answer(&request);
+    execute(&request);
     return emit();
 }

@@ -1,4 +1,4 @@
-/* Errors of memory: ECC counters, remapped rows, retired pages. */
+/* Memory errors: ECC counters, remapped rows, retired pages. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@ NVML_API nvmlReturn_t nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, unsign
     enum { DEVICE_MEMORY = 2 };
     char key[48];
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(counts, 0, sizeof *counts);
     snprintf(key, sizeof key, "ecc.%u.%u.%u", error, counter, DEVICE_MEMORY);
-    answer = call_ull(&call, key, &counts->deviceMemory);
+    result = call_ull(&call, key, &counts->deviceMemory);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_v1_t *status) {
@@ -25,9 +25,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlE
     char key[48];
     if (status->version != NVML_STRUCT_VERSION(nvmlEccSramErrorStatus_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     struct {
         unsigned int error, counter;
         unsigned long long *value;
@@ -40,41 +40,41 @@ NVML_API nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlE
     unsigned int version = status->version;
     memset(status, 0, sizeof *status);
     status->version = version;
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && answer == NVML_SUCCESS; i++) {
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && result == NVML_SUCCESS; i++) {
         snprintf(key, sizeof key, "ecc.%u.%u.%u", wanted[i].error, wanted[i].counter, SRAM);
-        answer = call_ull(&call, key, wanted[i].value);
+        result = call_ull(&call, key, wanted[i].value);
     }
     status->aggregateUncBucketSm = status->aggregateUncSecDed;
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable,
                                                 unsigned int *uncorrectable, unsigned int *pending,
                                                 unsigned int *failed) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    if ((answer = call_uint(&call, "remapped.correctable", correctable)) == NVML_SUCCESS &&
-        (answer = call_uint(&call, "remapped.uncorrectable", uncorrectable)) == NVML_SUCCESS &&
-        (answer = call_uint(&call, "remapped.pending", pending)) == NVML_SUCCESS)
-        answer = call_uint(&call, "remapped.failed", failed);
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    if ((result = call_uint(&call, "remapped.correctable", correctable)) == NVML_SUCCESS &&
+        (result = call_uint(&call, "remapped.uncorrectable", uncorrectable)) == NVML_SUCCESS &&
+        (result = call_uint(&call, "remapped.pending", pending)) == NVML_SUCCESS)
+        result = call_uint(&call, "remapped.failed", failed);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device,
                                                         nvmlRowRemapperHistogramValues_t *values) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(values, 0, sizeof *values);
-    if ((answer = call_uint(&call, "remapped.banks.max", &values->max)) == NVML_SUCCESS)
-        answer = call_uint(&call, "remapped.banks.high", &values->high);
+    if ((result = call_uint(&call, "remapped.banks.max", &values->max)) == NVML_SUCCESS)
+        result = call_uint(&call, "remapped.banks.high", &values->high);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t retired_pages(nvmlDevice_t device, unsigned int cause, unsigned int *count,
@@ -82,16 +82,16 @@ static nvmlReturn_t retired_pages(nvmlDevice_t device, unsigned int cause, unsig
     char key[48];
     struct call call;
     unsigned int pages;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "retired.%u", cause);
-    answer = call_uint(&call, key, &pages);
-    if (answer == NVML_SUCCESS) {
+    result = call_uint(&call, key, &pages);
+    if (result == NVML_SUCCESS) {
         unsigned int room = *count;
         *count = pages;
         if (pages > room || (pages > 0 && !addresses)) {
-            answer = NVML_ERROR_INSUFFICIENT_SIZE;
+            result = NVML_ERROR_INSUFFICIENT_SIZE;
         } else {
             for (unsigned int page = 0; page < pages; page++) {
                 addresses[page] = 0x100000ull + page;
@@ -101,7 +101,7 @@ static nvmlReturn_t retired_pages(nvmlDevice_t device, unsigned int cause, unsig
         }
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause, unsigned int *count,

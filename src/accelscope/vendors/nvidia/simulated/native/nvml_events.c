@@ -1,5 +1,5 @@
-/* Event sets. The state lists the XIDs of a GPU, each with a number of its own that only grows
- * (`number:code;number:code`); an event set hands out each one once. */
+/* Event sets. The state contains the XIDs of a GPU, each with an increasing number
+ * (`number:code;number:code`). An event set delivers each of them once. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 struct nvmlEventSet_st {
     pthread_mutex_t lock;
     bool registered[MAX_GPUS];
-    unsigned long long delivered[MAX_GPUS]; /* number of the last XID that was handed out */
-    bool loss_told[MAX_GPUS];
+    unsigned long long delivered[MAX_GPUS]; /* number of the last delivered XID */
+    bool loss_reported[MAX_GPUS];
 };
 
 NVML_API nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
     struct call call;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
     call_end(&call);
     *set = calloc(1, sizeof **set);
     if (!*set)
@@ -43,22 +43,22 @@ NVML_API nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned lon
     unsigned long long supported;
     if (!set)
         return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_ull(&call, "event_types", &supported);
-    if (answer == NVML_SUCCESS && (types & ~supported))
-        answer = NVML_ERROR_NOT_SUPPORTED;
-    if (answer == NVML_SUCCESS && (types & NVML_EVENT_XID)) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_ull(&call, "event_types", &supported);
+    if (result == NVML_SUCCESS && (types & ~supported))
+        result = NVML_ERROR_NOT_SUPPORTED;
+    if (result == NVML_SUCCESS && (types & NVML_EVENT_XID)) {
         pthread_mutex_lock(&set->lock);
         set->registered[device->slot] = true;
         pthread_mutex_unlock(&set->lock);
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
-/* Whether GPU `slot` has an XID that this set has not handed out yet; if so it is handed out. */
+/* Delivers the next XID of GPU `slot`; false if there is none. */
 static bool take_xid(nvmlEventSet_t set, const struct state *state, int slot, unsigned long long *code) {
     char key[32];
     snprintf(key, sizeof key, "gpu%d.xids", slot);
@@ -76,10 +76,10 @@ static bool take_xid(nvmlEventSet_t set, const struct state *state, int slot, un
     return false;
 }
 
-static nvmlReturn_t look(nvmlEventSet_t set, const struct state *state, nvmlEventData_t *event) {
-    nvmlReturn_t answer = NVML_ERROR_TIMEOUT;
+static nvmlReturn_t next_event(nvmlEventSet_t set, const struct state *state, nvmlEventData_t *event) {
+    nvmlReturn_t result = NVML_ERROR_TIMEOUT;
     pthread_mutex_lock(&set->lock);
-    for (int slot = 0; slot < MAX_GPUS && answer == NVML_ERROR_TIMEOUT; slot++) {
+    for (int slot = 0; slot < MAX_GPUS && result == NVML_ERROR_TIMEOUT; slot++) {
         char key[32];
         unsigned long long code;
         if (!set->registered[slot])
@@ -87,18 +87,18 @@ static nvmlReturn_t look(nvmlEventSet_t set, const struct state *state, nvmlEven
         if (take_xid(set, state, slot, &code)) {
             *event = (nvmlEventData_t){gpu_handle(slot), NVML_EVENT_XID, code, NVML_NO_INSTANCE,
                                        NVML_NO_INSTANCE};
-            answer = NVML_SUCCESS;
+            result = NVML_SUCCESS;
             continue;
         }
         snprintf(key, sizeof key, "gpu%d.fault", slot);
         const char *fault = state_get(state, key);
         bool lost = fault && strcmp(fault, "lost") == 0;
-        if (lost && !set->loss_told[slot])
-            answer = NVML_ERROR_GPU_IS_LOST;
-        set->loss_told[slot] = lost;
+        if (lost && !set->loss_reported[slot])
+            result = NVML_ERROR_GPU_IS_LOST;
+        set->loss_reported[slot] = lost;
     }
     pthread_mutex_unlock(&set->lock);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t wait_for_event(nvmlEventSet_t set, nvmlEventData_t *event, unsigned int milliseconds) {
@@ -107,13 +107,13 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t set, nvmlEventData_t *event, u
         return NVML_ERROR_INVALID_ARGUMENT;
     for (;;) {
         struct call call;
-        nvmlReturn_t answer = call_begin(&call);
-        if (answer != NVML_SUCCESS)
-            return answer;
-        answer = look(set, call.state, event);
+        nvmlReturn_t result = call_begin(&call);
+        if (result != NVML_SUCCESS)
+            return result;
+        result = next_event(set, call.state, event);
         call_end(&call);
-        if (answer != NVML_ERROR_TIMEOUT || now_microseconds() >= end)
-            return answer;
+        if (result != NVML_ERROR_TIMEOUT || now_microseconds() >= end)
+            return result;
         sleep_milliseconds(POLL_MILLISECONDS);
     }
 }
@@ -126,8 +126,8 @@ NVML_API nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *e
 NVML_API nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_v1_t *event,
                                        unsigned int milliseconds) {
     nvmlEventData_t whole;
-    nvmlReturn_t answer = wait_for_event(set, &whole, milliseconds);
-    if (answer == NVML_SUCCESS)
+    nvmlReturn_t result = wait_for_event(set, &whole, milliseconds);
+    if (result == NVML_SUCCESS)
         *event = (nvmlEventData_v1_t){whole.device, whole.eventType, whole.eventData};
-    return answer;
+    return result;
 }

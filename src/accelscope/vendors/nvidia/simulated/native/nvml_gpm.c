@@ -1,8 +1,8 @@
-/* GPU performance monitoring: two samples, and what was active between them.
+/* GPU performance monitoring: activity between two samples.
  *
- * Per metric the state gives `now:sum`: the present value and its integral over simulated time. Between two
- * samples of different instants the mean is the difference of the sums over the difference of the times;
- * within one instant (a node that does not move) it is the present value. Fixed point, in millionths. */
+ * The state has `now:sum` for each metric: the current value and its integral over simulated time. The mean
+ * between two samples is the difference of the sums divided by the difference of the times. If both samples
+ * have the same time, it is the current value. Numbers are fixed point, in millionths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "state.h"
 
 #define MILLION 1000000.0
-#define MAX_METRICS 128 /* metric ids that the simulated cards have are all below */
+#define MAX_METRICS 128 /* above all metric ids of the simulated cards */
 
 struct nvmlGpmSample_st {
     bool taken;
@@ -23,9 +23,9 @@ NVML_API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupp
     struct call call;
     if (support->version != 1)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     support->isSupportedDevice = call_uint_or(&call, "gpm.supported", 0);
     call_end(&call);
     return NVML_SUCCESS;
@@ -47,13 +47,13 @@ static nvmlReturn_t take_sample(nvmlDevice_t device, const char *owner, nvmlGpmS
     char key[64];
     if (!sample)
         return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     if (call_uint_or(&call, "gpm.supported", 0) == 0)
-        answer = NVML_ERROR_NOT_SUPPORTED;
+        result = NVML_ERROR_NOT_SUPPORTED;
     memset(sample, 0, sizeof *sample);
-    for (unsigned int metric = 1; metric < MAX_METRICS && answer == NVML_SUCCESS; metric++) {
+    for (unsigned int metric = 1; metric < MAX_METRICS && result == NVML_SUCCESS; metric++) {
         snprintf(key, sizeof key, "%sgpm.%u", owner, metric);
         if (call_text(&call, key, &text) != NVML_SUCCESS)
             continue;
@@ -65,10 +65,10 @@ static nvmlReturn_t take_sample(nvmlDevice_t device, const char *owner, nvmlGpmS
     }
     const char *at = state_get(call.state, "system.time_us");
     sample->at = at ? atoll(at) : 0;
-    if (answer == NVML_SUCCESS && !sample->taken)
-        answer = NVML_ERROR_INVALID_ARGUMENT; /* a GPU instance that is not there */
+    if (result == NVML_SUCCESS && !sample->taken)
+        result = NVML_ERROR_INVALID_ARGUMENT; /* no such GPU instance */
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {

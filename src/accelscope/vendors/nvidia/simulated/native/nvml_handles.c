@@ -1,4 +1,4 @@
-/* From indices, uuids and addresses to device handles, and from handles to who they are. */
+/* Device handles by index, uuid and address, and the identity of a handle. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,44 +22,44 @@ static nvmlReturn_t gpu_state(const struct call *call, int slot) {
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) {
     struct call call;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "system.count", count);
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "system.count", count);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
     struct call call;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
     int slot = slot_at_index(&call, index);
-    answer = slot < 0 ? NVML_ERROR_INVALID_ARGUMENT : gpu_state(&call, slot);
-    if (answer == NVML_SUCCESS)
+    result = slot < 0 ? NVML_ERROR_INVALID_ARGUMENT : gpu_state(&call, slot);
+    if (result == NVML_SUCCESS)
         *device = gpu_handle(slot);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device) {
     return nvmlDeviceGetHandleByIndex_v2(index, device);
 }
 
-/* The first handle whose value under `key` is `wanted`; MIG devices take part only where they have the key. */
+/* The first handle whose value of `key` is `wanted`, including MIG devices that have the key. */
 static nvmlReturn_t find_handle(const char *key, const char *wanted, nvmlDevice_t *device) {
     struct call call;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
     unsigned int count = call_uint_or(&call, "system.count", 0);
-    answer = NVML_ERROR_NOT_FOUND;
-    for (unsigned int index = 0; index < count && answer == NVML_ERROR_NOT_FOUND; index++) {
+    result = NVML_ERROR_NOT_FOUND;
+    for (unsigned int index = 0; index < count && result == NVML_ERROR_NOT_FOUND; index++) {
         int slot = slot_at_index(&call, index);
-        for (int instance = -1; instance < MAX_INSTANCES && answer == NVML_ERROR_NOT_FOUND; instance++) {
+        for (int instance = -1; instance < MAX_INSTANCES && result == NVML_ERROR_NOT_FOUND; instance++) {
             char whole[64];
             if (instance < 0)
                 snprintf(whole, sizeof whole, "gpu%d.%s", slot, key);
@@ -68,12 +68,12 @@ static nvmlReturn_t find_handle(const char *key, const char *wanted, nvmlDevice_
             const char *value = state_get(call.state, whole);
             if (!value || strcasecmp(value, wanted) != 0)
                 continue;
-            answer = gpu_state(&call, slot);
+            result = gpu_state(&call, slot);
             *device = instance < 0 ? gpu_handle(slot) : instance_handle(slot, instance);
         }
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
@@ -111,30 +111,30 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *address, nvmlDev
 
 NVML_API nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     struct call call;
-    nvmlReturn_t answer = call_begin_identity(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = NVML_SUCCESS;
+    nvmlReturn_t result = call_begin_identity(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = NVML_SUCCESS;
     if (device->instance >= 0) {
         *index = (unsigned int)device->instance;
     } else {
-        answer = call_uint(&call, "index", index);
+        result = call_uint(&call, "index", index);
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t identity_text(nvmlDevice_t device, const char *key, char *buffer, unsigned int length) {
     struct call call;
     const char *text;
-    nvmlReturn_t answer = call_begin_identity(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_text(&call, key, &text);
-    if (answer == NVML_SUCCESS)
-        answer = copy_text(text, buffer, length);
+    nvmlReturn_t result = call_begin_identity(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_text(&call, key, &text);
+    if (result == NVML_SUCCESS)
+        result = copy_text(text, buffer, length);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
@@ -173,7 +173,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char 
     return identity_text(device, "gsp_firmware", version, 64);
 }
 
-/* "00000041:18:00.0" to its numbers; every layout of the PCI information is made from these. */
+/* The numbers of "00000041:18:00.0", for all versions of the PCI information. */
 struct address {
     unsigned int domain, bus, device, id, subsystem, class_code;
     char text[32], short_text[16];
@@ -182,12 +182,12 @@ struct address {
 static nvmlReturn_t read_address(nvmlDevice_t device, const char *key, struct address *address) {
     struct call call;
     const char *text;
-    nvmlReturn_t answer = call_begin_identity(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_identity(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(address, 0, sizeof *address);
-    answer = call_text(&call, key, &text);
-    if (answer == NVML_SUCCESS) {
+    result = call_text(&call, key, &text);
+    if (result == NVML_SUCCESS) {
         unsigned int function = 0;
         sscanf(text, "%x:%x:%x.%x", &address->domain, &address->bus, &address->device, &function);
         snprintf(address->text, sizeof address->text, "%s", text);
@@ -200,14 +200,14 @@ static nvmlReturn_t read_address(nvmlDevice_t device, const char *key, struct ad
         }
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t fill_pci(nvmlDevice_t device, const char *key, nvmlPciInfo_t *pci) {
     struct address address;
-    nvmlReturn_t answer = read_address(device, key, &address);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = read_address(device, key, &address);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(pci, 0, sizeof *pci);
     memcpy(pci->busIdLegacy, address.short_text, sizeof pci->busIdLegacy);
     memcpy(pci->busId, address.text, sizeof pci->busId);
@@ -225,9 +225,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t
 
 NVML_API nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci) {
     struct address address;
-    nvmlReturn_t answer = read_address(device, "pci.bus_id", &address);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = read_address(device, "pci.bus_id", &address);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(pci, 0, sizeof *pci);
     memcpy(pci->busId, address.short_text, sizeof pci->busId);
     pci->domain = address.domain;
@@ -246,9 +246,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoEx
     struct address address;
     if (pci->version != NVML_STRUCT_VERSION(nvmlPciInfoExt_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = read_address(device, "pci.bus_id", &address);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = read_address(device, "pci.bus_id", &address);
+    if (result != NVML_SUCCESS)
+        return result;
     pci->domain = address.domain;
     pci->bus = address.bus;
     pci->device = address.device;
@@ -274,9 +274,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsi
 
 NVML_API nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int *same) {
     struct call call;
-    nvmlReturn_t answer = call_begin_identity(&call, one);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_identity(&call, one);
+    if (result != NVML_SUCCESS)
+        return result;
     *same = one == other;
     call_end(&call);
     return NVML_SUCCESS;
@@ -288,41 +288,41 @@ NVML_API nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, u
                                                           nvmlDevice_t *instance) {
     struct call call;
     char key[32];
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     unsigned int room = call_uint_or(&call, "mig.max_devices", 0);
     snprintf(key, sizeof key, "mig%u.uuid", index);
     const char *uuid;
     if (device->instance >= 0 || index >= room || index >= MAX_INSTANCES)
-        answer = room == 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
+        result = room == 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
     else if (call_text(&call, key, &uuid) != NVML_SUCCESS)
-        answer = NVML_ERROR_NOT_FOUND;
+        result = NVML_ERROR_NOT_FOUND;
     else
         *instance = instance_handle(device->slot, (int)index);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t instance,
                                                                    nvmlDevice_t *device) {
     struct call call;
-    nvmlReturn_t answer = call_begin_identity(&call, instance);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_identity(&call, instance);
+    if (result != NVML_SUCCESS)
+        return result;
     if (instance->instance < 0)
-        answer = NVML_ERROR_INVALID_ARGUMENT;
+        result = NVML_ERROR_INVALID_ARGUMENT;
     else
         *device = gpu_handle(instance->slot);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_instance) {
     struct call call;
-    nvmlReturn_t answer = call_begin_identity(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_identity(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     *is_instance = device->instance >= 0;
     call_end(&call);
     return NVML_SUCCESS;

@@ -1,7 +1,7 @@
-/* Who uses a device.
+/* Processes on a device.
  *
- * The state holds one line per GPU and per MIG device: records separated by `;`, their parts by `:`, `-` for
- * what is not available:  pid:types:bytes:gpu instance:compute instance:sm:mem:enc:dec:jpg:ofa */
+ * The state has one line per GPU and MIG device: records separated by `;`, their parts by `:`, and `-` for a
+ * value that is not available:  pid:types:bytes:gpu instance:compute instance:sm:mem:enc:dec:jpg:ofa */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { COMPUTE = 1, GRAPHICS = 2, MPS = 4 };
 struct process {
     unsigned int pid, types, gpu_instance, compute_instance;
     unsigned long long bytes;
-    bool sampled; /* whether it did anything within the driver's sampling period */
+    bool sampled; /* whether it ran during the driver's sampling period */
     unsigned int sm, memory, encoder, decoder, jpeg, ofa;
 };
 
@@ -31,7 +31,7 @@ static unsigned long long next_number(const char **at, unsigned long long otherw
     return value;
 }
 
-/* Reads the record at `*at` and steps to the next; false at the end. */
+/* Reads the record at `*at` and advances to the next; false at the end. */
 static bool next_process(const char **at, struct process *process) {
     if (**at == '\0')
         return false;
@@ -70,7 +70,7 @@ static void put(void *array, unsigned int at, enum layout layout, const struct p
     }
 }
 
-/* `*count` is the room on the way in and the number of processes on the way out, also when it does not fit. */
+/* `*count` is the capacity on entry and the number of processes on return, even if they do not fit. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int types, enum layout layout,
                                    unsigned int *count, void *array) {
     struct call call;
@@ -78,11 +78,11 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int types, enum
     const char *at;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_text(&call, "processes", &at);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_text(&call, "processes", &at);
+    if (result == NVML_SUCCESS) {
         unsigned int room = array ? *count : 0, found = 0;
         while (next_process(&at, &process)) {
             if (!(process.types & types))
@@ -93,10 +93,10 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int types, enum
         }
         *count = found;
         if (found > room)
-            answer = NVML_ERROR_INSUFFICIENT_SIZE;
+            result = NVML_ERROR_INSUFFICIENT_SIZE;
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 #define LISTS(name, types)                                                                                     \
@@ -125,9 +125,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                           list->procArray);
 }
 
-/* --- how much each of them does ---
- * The newest sample is always from just now: the state has no history, and consumers ask for what is newer
- * than a moment of their own clock. */
+/* --- Utilisation of processes ---
+ * The newest sample always has the current time: the state has no history, and callers request samples
+ * that are newer than a time of their own clock. */
 
 static nvmlReturn_t sample_processes(nvmlDevice_t device, const char *permission, unsigned long long last_seen,
                                      unsigned int *count, nvmlProcessUtilizationSample_t *samples,
@@ -135,12 +135,12 @@ static nvmlReturn_t sample_processes(nvmlDevice_t device, const char *permission
     struct call call;
     struct process process;
     const char *at;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    if ((answer = call_text(&call, permission, &at)) == NVML_SUCCESS)
-        answer = call_text(&call, "processes", &at);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    if ((result = call_text(&call, permission, &at)) == NVML_SUCCESS)
+        result = call_text(&call, "processes", &at);
+    if (result == NVML_SUCCESS) {
         unsigned long long now = now_microseconds();
         unsigned int room = samples || infos ? *count : 0, found = 0;
         while (now > last_seen && next_process(&at, &process)) {
@@ -162,12 +162,12 @@ static nvmlReturn_t sample_processes(nvmlDevice_t device, const char *permission
         }
         *count = found;
         if (found == 0)
-            answer = NVML_ERROR_NOT_FOUND;
+            result = NVML_ERROR_NOT_FOUND;
         else if (found > room)
-            answer = NVML_ERROR_INSUFFICIENT_SIZE;
+            result = NVML_ERROR_INSUFFICIENT_SIZE;
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,

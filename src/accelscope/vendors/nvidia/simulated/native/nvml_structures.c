@@ -1,4 +1,4 @@
-/* Calls that fill a structure or several values at once. */
+/* Calls that return a structure or several values. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,36 +6,36 @@
 
 NVML_API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "utilization.gpu", &utilization->gpu);
-    if (answer == NVML_SUCCESS)
-        answer = call_uint(&call, "utilization.memory", &utilization->memory);
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "utilization.gpu", &utilization->gpu);
+    if (result == NVML_SUCCESS)
+        result = call_uint(&call, "utilization.memory", &utilization->memory);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t read_memory(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    if ((answer = call_ull(&call, "memory.total", &memory->total)) == NVML_SUCCESS &&
-        (answer = call_ull(&call, "memory.reserved", &memory->reserved)) == NVML_SUCCESS &&
-        (answer = call_ull(&call, "memory.used", &memory->used)) == NVML_SUCCESS)
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    if ((result = call_ull(&call, "memory.total", &memory->total)) == NVML_SUCCESS &&
+        (result = call_ull(&call, "memory.reserved", &memory->reserved)) == NVML_SUCCESS &&
+        (result = call_ull(&call, "memory.used", &memory->used)) == NVML_SUCCESS)
         memory->free = memory->total - memory->reserved - memory->used;
     call_end(&call);
-    return answer;
+    return result;
 }
 
-/* The first layout has no word for reserved memory and counts it as used. */
+/* The first version has no reserved memory and counts it as used. */
 NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     nvmlMemory_v2_t whole;
-    nvmlReturn_t answer = read_memory(device, &whole);
-    if (answer == NVML_SUCCESS)
+    nvmlReturn_t result = read_memory(device, &whole);
+    if (result == NVML_SUCCESS)
         *memory = (nvmlMemory_t){whole.total, whole.free, whole.used + whole.reserved};
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
@@ -46,14 +46,14 @@ NVML_API nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory
 
 NVML_API nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    if ((answer = call_ull(&call, "bar1.total", &memory->bar1Total)) == NVML_SUCCESS &&
-        (answer = call_ull(&call, "bar1.used", &memory->bar1Used)) == NVML_SUCCESS)
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    if ((result = call_ull(&call, "bar1.total", &memory->bar1Total)) == NVML_SUCCESS &&
+        (result = call_ull(&call, "bar1.used", &memory->bar1Used)) == NVML_SUCCESS)
         memory->bar1Free = memory->bar1Total - memory->bar1Used;
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_v1_t *temperature) {
@@ -61,25 +61,25 @@ NVML_API nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTempera
     struct call call;
     if (temperature->version != NVML_STRUCT_VERSION(nvmlTemperature_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "temperature.%u", temperature->sensorType);
-    answer = call_uint(&call, key, (unsigned int *)&temperature->temperature);
+    result = call_uint(&call, key, (unsigned int *)&temperature->temperature);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetMarginTemperature(nvmlDevice_t device, nvmlMarginTemperature_v1_t *margin) {
     struct call call;
     if (margin->version != NVML_STRUCT_VERSION(nvmlMarginTemperature_v1_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "temperature.margin", (unsigned int *)&margin->marginTemperature);
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "temperature.margin", (unsigned int *)&margin->marginTemperature);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int index,
@@ -88,11 +88,11 @@ NVML_API nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned
     struct call call;
     unsigned int celsius;
     (void)index;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "temperature.0", &celsius);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "temperature.0", &celsius);
+    if (result == NVML_SUCCESS) {
         memset(settings, 0, sizeof *settings);
         settings->count = 1;
         settings->sensor[0].controller = GPU_INTERNAL;
@@ -101,7 +101,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned
         settings->sensor[0].target = TARGET_GPU;
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeedInfo_t *fan) {
@@ -109,35 +109,35 @@ NVML_API nvmlReturn_t nvmlDeviceGetFanSpeedRPM(nvmlDevice_t device, nvmlFanSpeed
     struct call call;
     if (fan->version != NVML_STRUCT_VERSION(nvmlFanSpeedInfo_t, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "fan.%u.rpm", fan->fan);
-    answer = call_uint(&call, key, &fan->speed);
+    result = call_uint(&call, key, &fan->speed);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, unsigned int policy,
                                                    nvmlViolationTime_t *violation) {
     char key[48];
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "violation.%u", policy);
-    answer = call_ull(&call, key, &violation->violationTime); /* nanoseconds */
+    result = call_ull(&call, key, &violation->violationTime); /* nanoseconds */
     violation->referenceTime = now_microseconds();
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamicPstatesInfo_t *info) {
     static const char *const keys[] = {"utilization.gpu", "utilization.memory", "decoder.utilization"};
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(info, 0, sizeof *info);
     for (size_t domain = 0; domain < sizeof keys / sizeof *keys; domain++) {
         unsigned int percentage;
@@ -147,16 +147,16 @@ NVML_API nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlG
         }
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 /* --- MIG, encoders, fabric, affinity --- */
 
 NVML_API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     struct {
         const char *key;
         unsigned int *value;
@@ -170,12 +170,12 @@ NVML_API nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDevice
         {"attribute.gpu_slices", &attributes->gpuInstanceSliceCount},
         {"attribute.compute_slices", &attributes->computeInstanceSliceCount},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && answer == NVML_SUCCESS; i++)
-        answer = call_uint(&call, wanted[i].key, wanted[i].value);
-    if (answer == NVML_SUCCESS)
-        answer = call_ull(&call, "attribute.memory_mb", &attributes->memorySizeMB);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && result == NVML_SUCCESS; i++)
+        result = call_uint(&call, wanted[i].key, wanted[i].value);
+    if (result == NVML_SUCCESS)
+        result = call_ull(&call, "attribute.memory_mb", &attributes->memorySizeMB);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes) {
@@ -185,9 +185,9 @@ NVML_API nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAtt
 static nvmlReturn_t no_sessions(nvmlDevice_t device, unsigned int *count, unsigned int *fps,
                                 unsigned int *latency) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     *count = 0;
     if (fps)
         *fps = 0;
@@ -223,13 +223,13 @@ NVML_API nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned 
 
 NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info) {
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(info, 0, sizeof *info);
-    answer = call_uint(&call, "fabric.state", &info->state);
+    result = call_uint(&call, "fabric.state", &info->state);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *info) {
@@ -240,29 +240,29 @@ NVML_API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFa
                                                                               : 0;
     if (size == 0)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     memset(info, 0, size);
     info->version = version;
-    answer = call_uint(&call, "fabric.state", &info->state);
+    result = call_uint(&call, "fabric.state", &info->state);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t affinity(nvmlDevice_t device, const char *key, unsigned int words, unsigned long *set) {
     struct call call;
     unsigned long long mask;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = words == 0 || !set ? NVML_ERROR_INVALID_ARGUMENT : call_ull(&call, key, &mask);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = words == 0 || !set ? NVML_ERROR_INVALID_ARGUMENT : call_ull(&call, key, &mask);
+    if (result == NVML_SUCCESS) {
         memset(set, 0, words * sizeof *set);
         set[0] = (unsigned long)mask;
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int words, unsigned long *set) {
@@ -285,37 +285,37 @@ NVML_API nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, un
                                                          unsigned int *clocks) {
     struct call call;
     unsigned int clock;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "clock.max.2", &clock);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "clock.max.2", &clock);
+    if (result == NVML_SUCCESS) {
         unsigned int room = *count;
         *count = 1;
         if (room < 1 || !clocks)
-            answer = NVML_ERROR_INSUFFICIENT_SIZE;
+            result = NVML_ERROR_INSUFFICIENT_SIZE;
         else
             clocks[0] = clock;
     }
     call_end(&call);
-    return answer;
+    return result;
 }
 
-/* NVLink's old counters: sets of two, receive first. The new way is nvmlDeviceGetFieldValues. */
+/* The old NVLink counters: pairs, receive first. nvmlDeviceGetFieldValues replaces them. */
 NVML_API nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(nvmlDevice_t device, unsigned int link,
                                                             unsigned int counter, unsigned long long *receive,
                                                             unsigned long long *transmit) {
     char key[48];
     struct call call;
     (void)counter;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "link%u.receive_kib", link);
-    answer = call_ull(&call, key, receive);
+    result = call_ull(&call, key, receive);
     snprintf(key, sizeof key, "link%u.transmit_kib", link);
-    if (answer == NVML_SUCCESS)
-        answer = call_ull(&call, key, transmit);
+    if (result == NVML_SUCCESS)
+        result = call_ull(&call, key, transmit);
     call_end(&call);
-    return answer;
+    return result;
 }

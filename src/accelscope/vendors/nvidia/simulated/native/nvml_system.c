@@ -52,14 +52,14 @@ NVML_API const char *nvmlErrorString(nvmlReturn_t result) {
 static nvmlReturn_t system_text(const char *key, char *buffer, unsigned int length) {
     struct call call;
     const char *text;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_text(&call, key, &text);
-    if (answer == NVML_SUCCESS)
-        answer = copy_text(text, buffer, length);
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_text(&call, key, &text);
+    if (result == NVML_SUCCESS)
+        result = copy_text(text, buffer, length);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length) {
@@ -73,13 +73,13 @@ NVML_API nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int lengt
 NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
     struct call call;
     unsigned int value = 0;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, "system.cuda_version", &value);
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, "system.cuda_version", &value);
     call_end(&call);
     *version = (int)value;
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
@@ -90,15 +90,15 @@ NVML_API nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, uns
     char key[48];
     struct call call;
     const char *text;
-    nvmlReturn_t answer = call_begin(&call);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin(&call);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "process.%u.name", pid);
-    answer = call_text(&call, key, &text) == NVML_SUCCESS ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
-    if (answer == NVML_SUCCESS && length > 0)
-        snprintf(name, length, "%s", text); /* the real one cuts a long name rather than refuse it */
+    result = call_text(&call, key, &text) == NVML_SUCCESS ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+    if (result == NVML_SUCCESS && length > 0)
+        snprintf(name, length, "%s", text); /* like the real one, truncates a long name */
     call_end(&call);
-    return answer;
+    return result;
 }
 
 NVML_API nvmlReturn_t nvmlUnitGetCount(unsigned int *count) {

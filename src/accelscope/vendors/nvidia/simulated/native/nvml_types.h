@@ -1,5 +1,5 @@
-/* The part of NVML's binary interface that the simulated library speaks: result codes, structures and their
- * version words. A test compares every layout here with the one that nvidia-ml-py declares. */
+/* The part of NVML's binary interface that the simulated library implements: return codes, structures and
+ * their version words. A test compares every layout with the declarations of nvidia-ml-py. */
 #ifndef ACCELSCOPE_NVML_TYPES_H
 #define ACCELSCOPE_NVML_TYPES_H
 
@@ -32,7 +32,7 @@ enum {
 #define NVML_VALUE_NOT_AVAILABLE_ULL 0xFFFFFFFFFFFFFFFFull
 #define NVML_NO_INSTANCE 0xFFFFFFFFu
 
-/* A versioned structure says what it is in its first word: its size, and its version in the top byte. */
+/* The first word of a versioned structure contains its size, and its version in the top byte. */
 #define NVML_STRUCT_VERSION(type, version) ((unsigned int)(sizeof(type) | ((unsigned int)(version) << 24)))
 
 typedef struct nvmlDevice_st *nvmlDevice_t;
@@ -236,7 +236,7 @@ typedef struct {
 typedef struct {
     unsigned int version, numMetrics;
     nvmlGpmSample_t sample1, sample2;
-    nvmlGpmMetric_t metrics[]; /* how many there is room for grew with NVML's versions; numMetrics says */
+    nvmlGpmMetric_t metrics[]; /* numMetrics elements; the capacity depends on NVML's version */
 } nvmlGpmMetricsGet_t;
 
 typedef struct {

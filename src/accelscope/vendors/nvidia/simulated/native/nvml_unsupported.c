@@ -1,14 +1,14 @@
-/* The rest of NVML's functions. Programs bound to the library by name (cgo, for one) die when a function they
- * call is not there at all, so each exists and says what a card without the feature says: Not Supported. */
+/* The other functions of NVML. Programs that resolve functions by name, such as those that use cgo, crash if
+ * a function does not exist. So each exists and returns Not Supported, as on a card without the feature. */
 #include "state.h"
 
 #define UNSUPPORTED(function)                                                                                  \
     NVML_API nvmlReturn_t function(void) {                                                                     \
         struct call call;                                                                                      \
-        nvmlReturn_t answer = call_begin(&call);                                                               \
-        if (answer == NVML_SUCCESS)                                                                            \
+        nvmlReturn_t result = call_begin(&call);                                                               \
+        if (result == NVML_SUCCESS)                                                                            \
             call_end(&call);                                                                                   \
-        return answer == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : answer;                                     \
+        return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result;                                     \
     }
 
 UNSUPPORTED(nvmlComputeInstanceDestroy)

@@ -1,4 +1,4 @@
-/* Calls that read one or two plain values: the table says which call reads which key. */
+/* Calls that return one or two plain values. The table maps calls to keys. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,41 +6,41 @@
 
 static nvmlReturn_t one_uint(nvmlDevice_t device, const char *key, unsigned int *value) {
     struct call call;
-    nvmlReturn_t answer;
+    nvmlReturn_t result;
     if (!value)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((answer = call_begin_device(&call, device)) != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, key, value);
+    if ((result = call_begin_device(&call, device)) != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, key, value);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t one_ull(nvmlDevice_t device, const char *key, unsigned long long *value) {
     struct call call;
-    nvmlReturn_t answer;
+    nvmlReturn_t result;
     if (!value)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((answer = call_begin_device(&call, device)) != NVML_SUCCESS)
-        return answer;
-    answer = call_ull(&call, key, value);
+    if ((result = call_begin_device(&call, device)) != NVML_SUCCESS)
+        return result;
+    result = call_ull(&call, key, value);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 static nvmlReturn_t two_uints(nvmlDevice_t device, const char *first_key, unsigned int *first,
                               const char *second_key, unsigned int *second) {
     struct call call;
-    nvmlReturn_t answer;
+    nvmlReturn_t result;
     if (!first || !second)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((answer = call_begin_device(&call, device)) != NVML_SUCCESS)
-        return answer;
-    answer = call_uint(&call, first_key, first);
-    if (answer == NVML_SUCCESS)
-        answer = call_uint(&call, second_key, second);
+    if ((result = call_begin_device(&call, device)) != NVML_SUCCESS)
+        return result;
+    result = call_uint(&call, first_key, first);
+    if (result == NVML_SUCCESS)
+        result = call_uint(&call, second_key, second);
     call_end(&call);
-    return answer;
+    return result;
 }
 
 #define UINT(function, key)                                                                                    \
@@ -53,7 +53,7 @@ static nvmlReturn_t two_uints(nvmlDevice_t device, const char *first_key, unsign
         return one_ull(device, key, value);                                                                    \
     }
 
-/* The key ends in the argument: clock.0, temperature.0, link3.state. */
+/* The key contains the argument: clock.0, temperature.0, link3.state. */
 #define UINT_OF(function, key_format)                                                                          \
     NVML_API nvmlReturn_t function(nvmlDevice_t device, unsigned int which, unsigned int *value) {             \
         char key[48];                                                                                          \
@@ -175,20 +175,20 @@ NVML_API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsig
     return one_ull(device, key, value);
 }
 
-/* The driver measures over a window of its own, during which the caller waits. */
+/* The driver measures for a fixed time while the caller waits. */
 NVML_API nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int counter,
                                                   unsigned int *kilobytes_per_second) {
     char key[48];
     struct call call;
-    nvmlReturn_t answer = call_begin_device(&call, device);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = call_begin_device(&call, device);
+    if (result != NVML_SUCCESS)
+        return result;
     snprintf(key, sizeof key, "pcie.throughput.%u", counter);
-    answer = call_uint(&call, key, kilobytes_per_second);
+    result = call_uint(&call, key, kilobytes_per_second);
     const char *window = state_get(call.state, "system.pcie_window_ms");
     unsigned int milliseconds = window ? (unsigned int)atoi(window) : 0;
     call_end(&call);
-    if (answer == NVML_SUCCESS)
+    if (result == NVML_SUCCESS)
         sleep_milliseconds(milliseconds);
-    return answer;
+    return result;
 }

@@ -26,12 +26,12 @@ static char state_path[PATH_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct state *current;
 static int open_count;
-static bool identified[MAX_GPUS]; /* GPUs whose identity this process has read since it opened the library */
+static bool identified[MAX_GPUS]; /* GPUs whose identity was read since the library was opened */
 
 static struct nvmlDevice_st gpus[MAX_GPUS];
 static struct nvmlDevice_st instances[MAX_GPUS][MAX_INSTANCES];
 
-/* The library lies in DIR/lib and its state in DIR/state, so a node is found without any setting. */
+/* The library is in DIR/lib and its state in DIR/state, so no setting is needed to find it. */
 __attribute__((constructor)) static void find_state(void) {
     Dl_info self;
     char path[PATH_MAX];
@@ -142,7 +142,7 @@ const struct state *state_acquire(void) {
         release_locked(current);
         current = fresh;
         if (current)
-            current->references = 1; /* the library's own */
+            current->references = 1; /* held by `current` */
     }
     if (current)
         current->references++;
@@ -157,7 +157,7 @@ void state_release(const struct state *state) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Unloading gives back what it read: whoever loads the library again and again must not grow by that. */
+/* Frees the state on unload, so that loading the library repeatedly does not leak memory. */
 __attribute__((destructor)) static void forget_state(void) {
     release_locked(current);
     current = NULL;
@@ -190,7 +190,7 @@ unsigned long long now_microseconds(void) {
     return (unsigned long long)now.tv_sec * 1000000ull + (unsigned long long)now.tv_nsec / 1000ull;
 }
 
-/* A driver call is CPU time of the caller's own thread; sleeping would not cost what a real one costs. */
+/* A real driver call uses CPU time of the calling thread, so this does not sleep. */
 static void burn(const struct state *state) {
     const char *cost = state_get(state, "system.call_cost_us");
     long microseconds = cost ? atol(cost) : 0;
@@ -203,45 +203,45 @@ static void burn(const struct state *state) {
     while ((now.tv_sec - start.tv_sec) * 1000000L + (now.tv_nsec - start.tv_nsec) / 1000L < microseconds);
 }
 
-static bool says(const struct state *state, const char *key, const char *word) {
+static bool has_value(const struct state *state, const char *key, const char *word) {
     const char *value = state_get(state, key);
     return value && strcmp(value, word) == 0;
 }
 
-/* The state to work with, once neither the library nor this GPU (NULL: none in particular) hangs. */
+/* The state, as soon as neither the library nor the GPU hangs (`gpu_fault` NULL: no GPU). */
 static const struct state *wait_while_hung(const char *gpu_fault) {
     for (;;) {
         const struct state *state = state_acquire();
         if (!state)
             return NULL;
-        if (!says(state, "fault.library", "hang") && !(gpu_fault && says(state, gpu_fault, "hang")))
+        if (!has_value(state, "fault.library", "hang") && !(gpu_fault && has_value(state, gpu_fault, "hang")))
             return state;
         state_release(state);
         sleep_milliseconds(HANG_POLL_MILLISECONDS);
     }
 }
 
-static nvmlReturn_t driver_answer(const struct state *state, bool opening) {
-    if (!state || says(state, "fault.library", "driver_not_loaded"))
+static nvmlReturn_t driver_result(const struct state *state, bool opening) {
+    if (!state || has_value(state, "fault.library", "driver_not_loaded"))
         return NVML_ERROR_DRIVER_NOT_LOADED;
-    /* Whoever had the library open before the driver was replaced goes on working; only opening fails. */
-    if (opening && says(state, "fault.library", "version_mismatch"))
+    /* Processes that opened the library before the driver was replaced continue to work. */
+    if (opening && has_value(state, "fault.library", "version_mismatch"))
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     return NVML_SUCCESS;
 }
 
 nvmlReturn_t library_open(void) {
     const struct state *state = wait_while_hung(NULL);
-    nvmlReturn_t answer = driver_answer(state, true);
+    nvmlReturn_t result = driver_result(state, true);
     if (state)
         state_release(state);
-    if (answer == NVML_SUCCESS) {
+    if (result == NVML_SUCCESS) {
         pthread_mutex_lock(&lock);
         if (open_count++ == 0)
             memset(identified, 0, sizeof identified);
         pthread_mutex_unlock(&lock);
     }
-    return answer;
+    return result;
 }
 
 nvmlReturn_t library_close(void) {
@@ -266,12 +266,12 @@ static nvmlReturn_t begin(struct call *call, const char *gpu_fault) {
     if (!is_open())
         return NVML_ERROR_UNINITIALIZED;
     call->state = wait_while_hung(gpu_fault);
-    nvmlReturn_t answer = driver_answer(call->state, false);
+    nvmlReturn_t result = driver_result(call->state, false);
     if (call->state)
         burn(call->state);
-    if (answer != NVML_SUCCESS && call->state)
+    if (result != NVML_SUCCESS && call->state)
         state_release(call->state);
-    return answer;
+    return result;
 }
 
 nvmlReturn_t call_begin(struct call *call) {
@@ -287,24 +287,24 @@ static nvmlReturn_t begin_on(struct call *call, nvmlDevice_t device, bool rememb
     if (!is_handle(device))
         return NVML_ERROR_INVALID_ARGUMENT;
     snprintf(fault_key, sizeof fault_key, "gpu%d.fault", device->slot);
-    nvmlReturn_t answer = begin(call, remembered ? NULL : fault_key);
-    if (answer != NVML_SUCCESS)
-        return answer;
+    nvmlReturn_t result = begin(call, remembered ? NULL : fault_key);
+    if (result != NVML_SUCCESS)
+        return result;
     call->device = device;
     if (device->instance < 0)
         snprintf(call->prefix, sizeof call->prefix, "gpu%d.", device->slot);
     else
         snprintf(call->prefix, sizeof call->prefix, "gpu%d.mig%d.", device->slot, device->instance);
     const char *uuid;
-    if (says(call->state, fault_key, "lost") || says(call->state, fault_key, "vanished"))
-        answer = NVML_ERROR_GPU_IS_LOST;
-    else if (says(call->state, fault_key, "reset_required"))
-        answer = NVML_ERROR_RESET_REQUIRED;
+    if (has_value(call->state, fault_key, "lost") || has_value(call->state, fault_key, "vanished"))
+        result = NVML_ERROR_GPU_IS_LOST;
+    else if (has_value(call->state, fault_key, "reset_required"))
+        result = NVML_ERROR_RESET_REQUIRED;
     else if (call_text(call, "uuid", &uuid) != NVML_SUCCESS)
-        answer = NVML_ERROR_INVALID_ARGUMENT; /* a MIG device that was taken apart, a GPU of another node */
-    if (answer != NVML_SUCCESS)
+        result = NVML_ERROR_INVALID_ARGUMENT; /* a removed MIG device, or a GPU of another node */
+    if (result != NVML_SUCCESS)
         state_release(call->state);
-    return answer;
+    return result;
 }
 
 nvmlReturn_t call_begin_device(struct call *call, nvmlDevice_t device) {
@@ -315,13 +315,13 @@ nvmlReturn_t call_begin_identity(struct call *call, nvmlDevice_t device) {
     pthread_mutex_lock(&lock);
     bool remembered = is_handle(device) && identified[device->slot];
     pthread_mutex_unlock(&lock);
-    nvmlReturn_t answer = begin_on(call, device, remembered);
-    if (answer == NVML_SUCCESS) {
+    nvmlReturn_t result = begin_on(call, device, remembered);
+    if (result == NVML_SUCCESS) {
         pthread_mutex_lock(&lock);
         identified[device->slot] = true;
         pthread_mutex_unlock(&lock);
     }
-    return answer;
+    return result;
 }
 
 void call_end(struct call *call) { state_release(call->state); }
@@ -354,18 +354,18 @@ nvmlReturn_t call_text(const struct call *call, const char *key, const char **va
 
 nvmlReturn_t call_ull(const struct call *call, const char *key, unsigned long long *value) {
     const char *text;
-    nvmlReturn_t answer = call_text(call, key, &text);
-    if (answer == NVML_SUCCESS)
+    nvmlReturn_t result = call_text(call, key, &text);
+    if (result == NVML_SUCCESS)
         *value = text[0] == '-' ? (unsigned long long)strtoll(text, NULL, 10) : strtoull(text, NULL, 10);
-    return answer;
+    return result;
 }
 
 nvmlReturn_t call_uint(const struct call *call, const char *key, unsigned int *value) {
     unsigned long long wide;
-    nvmlReturn_t answer = call_ull(call, key, &wide);
-    if (answer == NVML_SUCCESS)
+    nvmlReturn_t result = call_ull(call, key, &wide);
+    if (result == NVML_SUCCESS)
         *value = (unsigned int)wide;
-    return answer;
+    return result;
 }
 
 unsigned int call_uint_or(const struct call *call, const char *key, unsigned int otherwise) {

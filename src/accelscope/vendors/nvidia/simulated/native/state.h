@@ -1,7 +1,7 @@
-/* What the simulated driver knows: a flat text of `key=value` lines that the writer replaces as a whole.
+/* The state of the simulated driver: a text of `key=value` lines that the writer replaces as a whole.
  *
- * A value may be an error (`!NOT_SUPPORTED`, `!GPU_IS_LOST`): the call that asks for it answers with that. A
- * key that is not there is NVML_ERROR_NOT_SUPPORTED, as on a card that lacks the thing. */
+ * A value may be an error (`!NOT_SUPPORTED`, `!GPU_IS_LOST`), which the call then returns. A call whose key
+ * is missing returns NVML_ERROR_NOT_SUPPORTED, as on a card without that value. */
 #ifndef ACCELSCOPE_STATE_H
 #define ACCELSCOPE_STATE_H
 
@@ -15,29 +15,29 @@
 
 struct state;
 
-/* A device handle is the address of one of these: a GPU (instance < 0) or a MIG device of it. `slot` is the
- * GPU's place in the node's description and never changes, unlike its index. */
+/* A device handle is the address of one of these: a GPU (instance < 0) or one of its MIG devices. `slot` is
+ * the GPU's position in the node's description. Unlike its index, it never changes. */
 struct nvmlDevice_st {
     int slot, instance;
 };
 
-/* One library call at work: the state it sees throughout, and the device it is about. */
+/* A running library call: the state that it reads, and its device. */
 struct call {
     const struct state *state;
-    const struct nvmlDevice_st *device; /* NULL for calls about the whole system */
+    const struct nvmlDevice_st *device; /* NULL for calls without a device */
     char prefix[32];
 };
 
-/* Every call begins with one of these and, when they succeed, ends with call_end. They burn the stated CPU
- * time, block while a hang is simulated, and answer for a driver or a device that is not usable. */
+/* Every call begins with one of these and, if it succeeds, ends with call_end. They consume the configured
+ * CPU time, block while a hang is simulated, and return the error of an unusable driver or device. */
 nvmlReturn_t call_begin(struct call *call);
 nvmlReturn_t call_begin_device(struct call *call, nvmlDevice_t device);
-/* For what NVML reads once per process and then remembers (uuid, name, PCI address ...): the first such call
- * on a hung GPU blocks, later ones do not. */
+/* For values that NVML reads once per process and caches (uuid, name, PCI address ...): only the first such
+ * call on a hung GPU blocks. */
 nvmlReturn_t call_begin_identity(struct call *call, nvmlDevice_t device);
 void call_end(struct call *call);
 
-/* Look a key up under the call's prefix (`gpu3.`, `gpu3.mig1.`, or nothing). */
+/* Look up a key with the call's prefix (`gpu3.`, `gpu3.mig1.`, or none). */
 nvmlReturn_t call_text(const struct call *call, const char *key, const char **value);
 nvmlReturn_t call_uint(const struct call *call, const char *key, unsigned int *value);
 nvmlReturn_t call_ull(const struct call *call, const char *key, unsigned long long *value);
@@ -45,7 +45,7 @@ unsigned int call_uint_or(const struct call *call, const char *key, unsigned int
 
 nvmlReturn_t copy_text(const char *text, char *buffer, unsigned int length);
 
-/* Without a call around them: for event waits, which must not hold one state while they wait. */
+/* For event waits, which must not keep the same state while they wait. */
 const struct state *state_acquire(void);
 void state_release(const struct state *state);
 const char *state_get(const struct state *state, const char *key);
