@@ -1,4 +1,4 @@
-"""Compiles Python's own library where the base image has no bytecode of it; what nobody runs is left out."""
+"""Compiles Python's standard library if the base image has no bytecode, without rarely used parts."""
 
 import compileall
 import re

@@ -1,12 +1,12 @@
-"""Installs wheels into a virtual environment with nothing but Python's own library, for a base image need not
-have pip. Runs in the image's build, in the repository's root.
+"""Installs wheels into a virtual environment, using only the standard library, since a base image may have no
+pip. Runs in the build of the image, in the root of the repository.
 
     install.py --lock FILE --wheels FOLDER --into FOLDER
 
-Where the folder holds wheels, they must be those of the lock, and ours that of these sources. Where it holds
-none, pip fetches those of the lock by their hashes, and makes ours with what build.txt beside this file
-locks. For the fleet it has a page in it, built with the Node that requirements/node.txt locks and the
-packages that web/package-lock.json does.
+If the folder contains wheels, they must match the lock and these sources. If it is empty, pip fetches the
+wheels of the lock by hash, and builds AccelScope's wheel with the tools locked in build.txt. For the fleet
+this includes the web page, built with the Node of requirements/node.txt and the packages of
+web/package-lock.json.
 """
 
 import argparse
@@ -30,12 +30,12 @@ SOURCES = Path("src")
 COMPILE_LIBRARY = Path(__file__).with_name("compile_library.py")
 BUILD_LOCK = Path(__file__).with_name("build.txt")
 NODE_LOCK = Path("requirements/node.txt")
-WITH_PAGE = "fleet"  # the lock of the image that serves the page
+WITH_PAGE = "fleet"  # the lock of the image with the web page
 PAGE = "accelscope/fleet/page/static/"
-DEPLOYED = "accelscope/files/"  # of use before there is a container, not in it
-# As scripts/npm has it.
+DEPLOYED = "accelscope/files/"  # chart and manifests, not needed in a container
+# Same as in scripts/npm.
 NPM_INSTALL = ("install", "--no-save", "--ignore-scripts", "--loglevel=error")
-# A requirement of a lock: name, version, marker, and on the lines below its hashes.
+# A requirement of a lock: name, version, marker, and its hashes on the following lines.
 PIN = re.compile(r"^([\w.-]+)==([^\s;]+)(?: *; *(.+?))? *\\\n((?: +--hash=.+\n)+)", re.MULTILINE)
 MARKER = re.compile(r"python_full_version ([<>=!]=?) '([\d.]+)'")
 COMPARED = {
@@ -54,7 +54,7 @@ class Pin(NamedTuple):
 
 
 def pins(lock: str, python: tuple[int, ...]) -> dict[str, Pin]:
-    """Of a lock's text, by name, those for this Python."""
+    """The pins of a lock for this Python version, by name."""
     return {
         canonical(name): Pin(version, frozenset(re.findall(r"sha256:(\w+)", hashes)))
         for name, version, marker, hashes in PIN.findall(lock)
@@ -65,7 +65,7 @@ def pins(lock: str, python: tuple[int, ...]) -> dict[str, Pin]:
 def applies(marker: str, python: tuple[int, ...]) -> bool:
     found = MARKER.fullmatch(marker)
     if found is None:
-        sys.exit(f"install.py: a lock has the marker {marker!r}, of which nothing is known here")
+        sys.exit(f"install.py: unknown marker {marker!r} in a lock")
     compared = tuple(map(int, found[2].split(".")))
     return bool(COMPARED[found[1]](padded(python), padded(compared)))
 
@@ -84,7 +84,7 @@ def fetch(lock: Path, wheels: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     locked = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement"]
     subprocess.run([*pip, "download", "--dest", str(wheels), *locked, str(lock)], check=True)
-    # In an environment of its own pip would build with the newest setuptools that there is.
+    # With build isolation, pip would use the newest setuptools.
     with tempfile.TemporaryDirectory() as tools:
         subprocess.run([*pip, "install", "--target", tools, *locked, str(BUILD_LOCK)], check=True)
         if lock.stem == WITH_PAGE:
@@ -95,7 +95,7 @@ def fetch(lock: Path, wheels: Path) -> None:
 
 
 def build_page(node: Path) -> None:
-    """Into the package's sources."""
+    """Build the web page into the package's sources."""
     npm = [str(node / "bin" / "node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
     environment = {**os.environ, "PATH": f"{node / 'bin'}:{os.environ['PATH']}"}
     for arguments in (NPM_INSTALL, ("run", "--silent", "build")):
@@ -103,24 +103,24 @@ def build_page(node: Path) -> None:
 
 
 def members(archive: zipfile.ZipFile, lock: Path) -> list[str]:
-    """What is unpacked: the page only where it is served, and there for certain; no chart, no manifests."""
+    """Files to unpack: the page only for the fleet, where it is required; no chart and no manifests."""
     names = [name for name in archive.namelist() if not name.startswith(DEPLOYED)]
     if lock.stem != WITH_PAGE:
         return [name for name in names if not name.startswith(PAGE)]
     if Path(archive.filename or "").name.startswith(f"{OURS}-") and f"{PAGE}index.html" not in names:
         sys.exit(
-            f"install.py: {archive.filename} has no web page in it; collect-wheels --lock fleet builds one"
+            f"install.py: {archive.filename} contains no web page; collect-wheels --lock fleet builds it"
         )
     return names
 
 
 def fits(wheel: Path, machine: str, interpreter: str) -> bool:
-    """Is it for this machine and this Python? A name ends in python-abi-platform."""
+    """Whether a wheel is for this machine and Python. Its name ends in python-abi-platform."""
     pythons, abi, systems = wheel.stem.split("-")[-3:]
     if systems == "any":
         return True
     names = pythons.split(".")
-    # abi3: for the Python that it names and all later ones.
+    # abi3: this Python version and later.
     runs = interpreter in names or (abi == "abi3" and _minor(names[0]) <= _minor(interpreter))
     return systems.endswith(machine) and "manylinux" in systems and runs
 
@@ -131,13 +131,13 @@ def _minor(python: str) -> int:
 
 
 def checked(wheels: Path, lock: Path) -> dict[str, Path]:
-    """Those that are chosen, if they are what the image is to be made from."""
+    """The selected wheels, if they match the lock and the sources."""
     found = chosen(wheels)
     differ = differences(found, pins(lock.read_text(), sys.version_info[:3]))
     if differ:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         sys.exit(
-            f"install.py: {wheels} is not what {lock} and these sources ask for: {'; '.join(differ)}."
+            f"install.py: {wheels} does not match {lock} and these sources: {'; '.join(differ)}."
             f" Run deploy/image/collect-wheels --lock {lock.stem} --python {python} again,"
             f" or remove {wheels} to have them fetched"
         )
@@ -145,21 +145,21 @@ def checked(wheels: Path, lock: Path) -> dict[str, Path]:
 
 
 def differences(found: dict[str, Path], locked: dict[str, Pin]) -> list[str]:
-    """Between wheels by their names and what they should be."""
+    """Differences between the wheels and the lock."""
     there = {canonical(name): wheel for name, wheel in found.items()}
     wanted = {name: pin.version for name, pin in locked.items()} | {OURS: our_version()}
-    said = [f"{name} {wanted[name]} is not there" for name in sorted(wanted.keys() - there.keys())]
+    said = [f"{name} {wanted[name]} is missing" for name in sorted(wanted.keys() - there.keys())]
     for name, wheel in there.items():
         version = wheel.name.split("-")[1]
         if name not in wanted:
-            said.append(f"{name} {version} does not belong there")
+            said.append(f"{name} {version} is not in the lock")
         elif version != wanted[name]:
             said.append(f"{name} is {version}, not {wanted[name]}")
         elif name != OURS and hashlib.sha256(wheel.read_bytes()).hexdigest() not in locked[name].hashes:
-            said.append(f"{wheel.name} has none of the hashes of the lock")
-    # The version stays the same from one release to the next.
+            said.append(f"{wheel.name} has a hash that is not in the lock")
+    # The version only changes with a release, so the content is compared too.
     if not said and modules_of_wheel(found[OURS]) != modules_of_sources():
-        said.append(f"{found[OURS].name} was made from other sources")
+        said.append(f"{found[OURS].name} was built from other sources")
     return said
 
 
@@ -182,7 +182,7 @@ def modules_of_sources() -> dict[str, bytes]:
 
 
 def chosen(wheels: Path) -> dict[str, Path]:
-    """One wheel of each distribution."""
+    """One wheel per distribution."""
     interpreter = f"cp{sys.version_info.major}{sys.version_info.minor}"
     found: dict[str, Path] = {}
     for wheel in sorted(wheels.glob("*.whl")):
@@ -191,7 +191,7 @@ def chosen(wheels: Path) -> dict[str, Path]:
             continue
         if name in found:
             sys.exit(
-                f"install.py: both {found[name].name} and {wheel.name} are in {wheels}: leave one of them"
+                f"install.py: both {found[name].name} and {wheel.name} are in {wheels}: remove one of them"
             )
         found[name] = wheel
     missing = {wheel.name.split("-")[0].lower() for wheel in wheels.glob("*.whl")} - found.keys()
@@ -218,10 +218,10 @@ def main() -> None:
     for wheel in found.values():
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(packages, members(archive, given.lock))
-    # By hash, unchecked: files of an image do not change, and their times differ between builders.
+    # Unchecked hashes: files of an image do not change, and their timestamps differ between builds.
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     if not compileall.compile_dir(packages, quiet=1, invalidation_mode=mode):
-        sys.exit("install.py: not everything could be compiled")
+        sys.exit("install.py: compilation failed")
     command = given.into / "bin" / OURS
     command.write_text(f"#!{python} -I\nimport sys\nfrom accelscope.cli.main import main\nsys.exit(main())\n")
     command.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The keys of the clusters file, by section, as the fleet itself names them when it is given another."""
+"""The keys of the clusters file by section, taken from the fleet's error message for an unknown key."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the tests of chart and manifests share: a helm, and what it renders."""
+"""Fixtures for tests of the chart and the manifests: helm and rendered objects."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Template = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class Renderings:
-    """What helm says, asked once for each question: many tests look at one rendering."""
+    """Runs helm and caches its output, since many tests use the same rendering."""
 
     def __init__(self, helm: str, folder: Path) -> None:
         self._helm = helm
@@ -45,14 +45,14 @@ class Renderings:
         return self._said[words]
 
     def values(self, values: dict[str, Any]) -> str:
-        """A file of them, the same for the same values."""
+        """Write a values file; the same values give the same file."""
         text = json.dumps(values, sort_keys=True)
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         path.write_text(text)
         return path.name
 
     def objects(self, done: subprocess.CompletedProcess[str]) -> Objects:
-        """A copy for each who asks."""
+        """A new copy of the rendered objects."""
         assert done.returncode == 0, done.stderr
         if done.stdout not in self._objects:
             self._objects[done.stdout] = pickle.dumps(read_objects(done.stdout))
@@ -62,7 +62,7 @@ class Renderings:
 
 @pytest.fixture(scope="session")
 def helm() -> str:
-    """Of PATH, or one that the end-to-end tests have built before."""
+    """helm on PATH, or one that the end-to-end tests have built."""
     built = sorted((cache_folder() / "bin").glob("helm-*/helm"))
     found = shutil.which("helm") or (str(built[-1]) if built else None)
     if found is None:
@@ -77,7 +77,7 @@ def renderings(helm: str, tmp_path_factory: pytest.TempPathFactory) -> Rendering
 
 @pytest.fixture
 def template(renderings: Renderings) -> Template:
-    """What helm says to these values; the image's registry is set, unless they say otherwise."""
+    """Output of helm for these values. image.registry is set unless the values set it."""
 
     def run(
         values: dict[str, Any],

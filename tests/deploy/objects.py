@@ -1,4 +1,4 @@
-"""Looking things up in rendered objects."""
+"""Helpers to find things in rendered objects."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from accelscope.fleet.settings import FleetSettings
 
 Objects = list[dict[str, Any]]
 
-# Of the driver's runtime, of the shell, and the chart's own; all else must be a setting of the agent.
+# Variables of the driver's runtime, the shell and the chart; all others must be settings of the agent.
 FOREIGN_ENVIRONMENT = {
     "HOME",
     "LD_LIBRARY_PATH",
@@ -35,7 +35,7 @@ def of_kind(objects: Objects, *kinds: str) -> Objects:
 
 
 def agents(objects: Objects) -> dict[str, dict[str, Any]]:
-    """The pods' specifications by vendor."""
+    """Pod specifications of the agents by vendor."""
     return {
         each["metadata"]["labels"]["accelscope.io/agent"]: each["spec"]["template"]["spec"]
         for each in of_kind(objects, "DaemonSet")
@@ -50,7 +50,7 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(pod: dict[str, Any]) -> dict[str, str]:
-    """Variables as the container gets them; those that the node decides have made-up values."""
+    """Environment of the container; variables set by the node have example values."""
     made_up = {"spec.nodeName": "node-1", "status.hostIP": "192.0.2.1"}
     found: dict[str, str] = {}
     for each in container(pod)["env"]:
@@ -76,7 +76,7 @@ def settings_text(objects: Objects) -> str:
 
 
 def device_plugin(objects: Objects) -> dict[str, Any]:
-    """The pods' specification."""
+    """Pod specification of the device plugin."""
     [found] = [
         each["spec"]["template"]["spec"]
         for each in of_kind(objects, "DaemonSet")
@@ -87,8 +87,8 @@ def device_plugin(objects: Objects) -> dict[str, Any]:
 
 
 def plugin_settings(objects: Objects, file: Path) -> PluginSettings:
-    """What the plugin itself makes of its arguments, its environment and the settings file, which is written
-    to `file`. Raises ConfigError for a key that it does not know and for what may not stand beside a file."""
+    """Settings that the plugin reads from its arguments, its environment and the file, which is written to
+    `file`. Raises ConfigError for unknown keys and for options that cannot be combined with a file."""
     pod = device_plugin(objects)
     [volume] = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == "settings"]
     [text] = [
@@ -108,7 +108,7 @@ def plugin_settings(objects: Objects, file: Path) -> PluginSettings:
 
 
 def fleet(objects: Objects) -> dict[str, Any]:
-    """The pod's specification."""
+    """Pod specification of the fleet."""
     [found] = [each["spec"]["template"]["spec"] for each in of_kind(objects, "Deployment")]
     assert isinstance(found, dict)
     return found
@@ -122,8 +122,8 @@ def mounted(pod: dict[str, Any], volume: str) -> str:
 
 
 def fleet_settings(objects: Objects, folder: Path) -> FleetSettings:
-    """What the fleet itself makes of its arguments and of the settings file, which is written to `folder`.
-    Raises ConfigError for a key that it does not know."""
+    """Settings that the fleet reads from its arguments and the file, which is written to `folder`. Raises
+    ConfigError for unknown keys."""
     pod = fleet(objects)
     [command, *words] = container(pod)["args"]
     assert command == "fleet"
@@ -135,7 +135,7 @@ def fleet_settings(objects: Objects, folder: Path) -> FleetSettings:
 
 
 def fleet_clusters(objects: Objects, folder: Path) -> dict[str, ClusterEntry]:
-    """By id, as the fleet itself reads the list. Raises ConfigError for what it does not take."""
+    """Clusters by id, as the fleet parses the list. Raises ConfigError."""
     pod = fleet(objects)
     assert fleet_settings(objects, folder).clusters_file == f"{mounted(pod, 'clusters')}/clusters.yaml"
     file = folder / "clusters.yaml"
@@ -144,7 +144,7 @@ def fleet_clusters(objects: Objects, folder: Path) -> dict[str, ClusterEntry]:
 
 
 def _data(objects: Objects, pod: dict[str, Any], volume: str) -> dict[str, str]:
-    """Of the ConfigMap that is mounted."""
+    """Content of the mounted ConfigMap."""
     [name] = [each["configMap"]["name"] for each in pod["volumes"] if each["name"] == volume]
     [data] = [each["data"] for each in of_kind(objects, "ConfigMap") if each["metadata"]["name"] == name]
     assert isinstance(data, dict)
@@ -152,8 +152,8 @@ def _data(objects: Objects, pod: dict[str, Any], volume: str) -> dict[str, str]:
 
 
 def local_rights(objects: Objects, account: str) -> dict[str, set[tuple[str, str]]]:
-    """(resource, verb) of every rule that is bound to this account, by namespace; "": everywhere. All roles
-    are those that bindings of the same namespace mean."""
+    """(resource, verb) of every rule bound to this account by namespace; "": cluster-wide. Roles are looked
+    up in the namespace of the binding."""
     found: dict[str, set[tuple[str, str]]] = {}
     for binding in of_kind(objects, "ClusterRoleBinding", "RoleBinding"):
         if account not in (subject["name"] for subject in binding["subjects"]):
@@ -173,7 +173,7 @@ def local_rights(objects: Objects, account: str) -> dict[str, set[tuple[str, str
 
 
 def rights(objects: Objects, account: str | None = None) -> set[tuple[str, str, str]]:
-    """(API group, resource, verb) of every rule that is bound to this account; None: to anybody."""
+    """(API group, resource, verb) of every rule bound to this account; None: to any account."""
     bound = {
         each["roleRef"]["name"]
         for each in of_kind(objects, "ClusterRoleBinding", "RoleBinding")
@@ -191,6 +191,5 @@ def rights(objects: Objects, account: str | None = None) -> set[tuple[str, str, 
 
 
 def agent_settings(objects: Objects, vendor: str, file: str) -> AgentSettings:
-    """What the agent itself makes of its environment and of the settings file, which was written to `file`.
-    Raises ConfigError for a key that it does not know."""
+    """Settings that the agent reads from its environment and `file`. Raises ConfigError for unknown keys."""
     return load(AgentSettings, {}, environment(agents(objects)[vendor]), file).settings

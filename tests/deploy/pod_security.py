@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-# What each level forbids or asks for. An addition of capabilities is judged twice.
+# What each level forbids or requires. Added capabilities are checked for both levels.
 _BASELINE_CAPABILITIES = {
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE",
     "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -48,12 +48,12 @@ class Control(Enum):
 
 
 def broken_of_baseline(pod: dict[str, Any]) -> set[Control]:
-    """`pod` is a pod's specification. Annotations of AppArmor, which were before the field, are not seen."""
+    """`pod` is a pod specification. The old AppArmor annotations are not checked."""
     return set(_baseline(pod))
 
 
 def broken_of_restricted(pod: dict[str, Any]) -> set[Control]:
-    """With what `baseline` forbids."""
+    """Including the controls of `baseline`."""
     return broken_of_baseline(pod) | set(_restricted(pod))
 
 
@@ -108,7 +108,7 @@ def _restricted(pod: dict[str, Any]) -> Iterator[Control]:
         dropped = own.get("capabilities", {}).get("drop", [])
         if "ALL" not in dropped or not _added(own) <= _RESTRICTED_CAPABILITIES:
             yield Control.CAPABILITIES
-        # Of the pod or of the container, whichever counts in the end: neither may say 0.
+        # Neither the pod nor the container may set 0.
         if 0 in (context.get("runAsUser"), own.get("runAsUser")):
             yield Control.NON_ROOT_USER
 

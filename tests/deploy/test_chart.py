@@ -1,4 +1,4 @@
-"""The chart: the agent understands what it is told, runs where it should, and is found by who scrapes it."""
+"""The chart's agents: settings, scheduling and scraping."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ from accelscope.config.settings import environment_name, key_name, settings_of
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 
-# Values that switch on all that they can, to see that the agent takes what the chart writes.
+# Values that enable as much as possible, to check that the agent accepts the chart's settings.
 EVERYTHING: dict[str, Any] = {
     "agents": {
         "any": {"enabled": True},
@@ -54,12 +54,12 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def test_chart_is_of_the_package() -> None:
+def test_chart_has_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == accelscope.__version__
 
 
-def test_lint_has_nothing_to_say(helm: str) -> None:
+def test_helm_lint_passes(helm: str) -> None:
     done = subprocess.run(
         [helm, "lint", "--strict", "--set=image.registry=registry.test", str(CHART)],
         capture_output=True,
@@ -72,11 +72,11 @@ def test_lint_has_nothing_to_say(helm: str) -> None:
     assert "WARNING" not in done.stdout
 
 
-# --- what the agent is told ----------------------------------------------------------------------------
+# --- settings of the agent -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("values", [{}, {"attribution": QUIET}, EVERYTHING], ids=["default", "quiet", "all"])
-def test_agent_understands_what_it_is_told(render: Render, values: dict[str, Any], tmp_path: Path) -> None:
+def test_agent_accepts_the_rendered_settings(render: Render, values: dict[str, Any], tmp_path: Path) -> None:
     objects = render(**values)
     file = tmp_path / "agent.yaml"
     file.write_text(settings_text(objects))
@@ -104,7 +104,7 @@ def test_features_reach_the_agent(render: Render, tmp_path: Path) -> None:
     assert not amd.vendor_annotations["npu_annotation"], "it has no Ascend chip to write of"
 
 
-def test_without_the_kubelets_folder_its_socket_is_not_asked(render: Render, tmp_path: Path) -> None:
+def test_without_the_kubelet_folder_its_socket_is_not_used(render: Render, tmp_path: Path) -> None:
     objects = render(attribution=QUIET)
     file = tmp_path / "agent.yaml"
     file.write_text(settings_text(objects))
@@ -115,11 +115,11 @@ def test_without_the_kubelets_folder_its_socket_is_not_asked(render: Render, tmp
 
 
 def test_no_service_can_change_a_setting(render: Render) -> None:
-    """A Service "exporter" would become EXPORTER_PORT=tcp://... in every pod beside it."""
+    """A Service "exporter" would set EXPORTER_PORT=tcp://... in every pod of its namespace."""
     assert all(pod["enableServiceLinks"] is False for pod in agents(render()).values())
 
 
-def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
+def test_only_settings_that_need_a_restart_cause_a_rollout(render: Render) -> None:
     declared = (CHART / "templates" / "_features.tpl").read_text()
     [listed] = re.findall(r'define "accelscope.reloadable" -}}\n(.+)\n', declared)
     reloadable = {
@@ -135,7 +135,7 @@ def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
     assert stamp() != stamp(toolInterval="30s")
 
 
-# --- where it runs -------------------------------------------------------------------------------------
+# --- scheduling ----------------------------------------------------------------------------------------
 
 
 def terms(pod: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def terms(pod: dict[str, Any]) -> list[dict[str, Any]]:
         ("furiosa", "feature.node.kubernetes.io/pci-1200_1ed2.present"),
     ],
 )
-def test_each_vendor_has_its_nodes(render: Render, vendor: str, label: str) -> None:
+def test_agents_run_on_nodes_of_their_vendor(render: Render, vendor: str, label: str) -> None:
     pods = agents(render())
     having = [
         name
@@ -166,14 +166,14 @@ def test_each_vendor_has_its_nodes(render: Render, vendor: str, label: str) -> N
     assert having == [vendor]
 
 
-def test_nodes_are_replaced_and_emptied(render: Render) -> None:
+def test_nodes_can_be_replaced_and_emptied(render: Render) -> None:
     pods = agents(render(agents={"nvidia": {"nodes": ["pool=gpu"]}, "amd": {"nodes": []}}))
     [term] = terms(pods["nvidia"])
     assert term == {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gpu"]}]}
     assert "affinity" not in pods["amd"]
 
 
-def test_vendors_agents_stay_off_the_nodes_of_the_one_for_all(render: Render) -> None:
+def test_vendor_agents_do_not_run_on_nodes_of_agents_any(render: Render) -> None:
     pods = agents(render(agents={"any": {"enabled": True}, "amd": {"nodes": []}}))
     assert list(pods) == ["amd", "any", "ascend", "furiosa", "nvidia"]
     assert all(KEPT in term["matchExpressions"] for name in VENDORS for term in terms(pods[name]))
@@ -200,7 +200,7 @@ APART = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname"
     ],
     ids=["one term", "two terms", "of pods only"],
 )
-def test_affinity_of_ones_own_keeps_off_them_too(
+def test_custom_affinity_excludes_nodes_of_agents_any(
     render: Render, own: list[dict[str, Any]], fenced: list[dict[str, Any]]
 ) -> None:
     affinity = {**APART, **({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": own}}} if own else {})}
@@ -211,10 +211,10 @@ def test_affinity_of_ones_own_keeps_off_them_too(
     assert beside["affinity"]["podAntiAffinity"] == APART["podAntiAffinity"]
 
 
-# --- resources, page, scraping --------------------------------------------------------------------------
+# --- resources, HTTP, scraping --------------------------------------------------------------------------
 
 
-def test_memory_where_python_tools_run(render: Render) -> None:
+def test_memory_limit_is_higher_with_python_tools(render: Render) -> None:
     plain = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
     pods = agents(render(agents={"amd": {"tools": {"enabled": True}}}))
     assert container(pods["nvidia"])["resources"] == plain
@@ -223,7 +223,7 @@ def test_memory_where_python_tools_run(render: Render) -> None:
     assert container(agents(render(agents={"amd": own}))["amd"])["resources"]["limits"]["memory"] == "1Gi"
 
 
-def test_https_also_for_probes_and_scrapes(render: Render) -> None:
+def test_probes_and_scrapes_use_https(render: Render) -> None:
     objects = render(http={"tls": {"secretName": "tls"}}, scrape={"by": "podMonitor"})
     probes = [
         container(pod)[probe]
@@ -244,7 +244,9 @@ def test_https_also_for_probes_and_scrapes(render: Render) -> None:
         ("podMonitor", False, {"PodMonitor"}),
     ],
 )
-def test_scraped_one_way_only(render: Render, by: str, annotated: bool, kinds: set[str]) -> None:
+def test_only_one_way_of_scraping_is_configured(
+    render: Render, by: str, annotated: bool, kinds: set[str]
+) -> None:
     objects = render(scrape={"by": by})
     for daemonset in of_kind(objects, "DaemonSet"):
         annotations = daemonset["spec"]["template"]["metadata"]["annotations"]
@@ -272,7 +274,7 @@ def test_scraped_one_way_only(render: Render, by: str, annotated: bool, kinds: s
         ),
     ],
 )
-def test_exported_copies_only_for_dialects_that_had_them(
+def test_exported_labels_are_added_only_for_dialects_that_need_them(
     render: Render, dialects: Any, copied: list[str]
 ) -> None:
     [monitor] = of_kind(
@@ -297,7 +299,7 @@ def test_exported_copies_only_for_dialects_that_had_them(
         assert not re.fullmatch(rule["regex"], f"{name};"), "a device that nobody holds has no copy"
 
 
-def test_relabelings_of_the_values_come_after_those_of_the_chart(render: Render) -> None:
+def test_relabelings_of_the_user_follow_those_of_the_chart(render: Render) -> None:
     job = {"targetLabel": "job", "replacement": "nvidia-dcgm-exporter"}
     drop = {"sourceLabels": ["__name__"], "regex": "accelerator_memory_used_bytes", "action": "drop"}
     [monitor] = of_kind(
@@ -320,7 +322,7 @@ def test_relabelings_of_the_values_come_after_those_of_the_chart(render: Render)
     assert endpoint["honorLabels"] is False, "what is no list is replaced"
 
 
-def test_a_counters_file_is_mounted_beside_the_settings(
+def test_counters_file_is_mounted_with_the_settings(
     render: Render, template: Template, tmp_path: Path
 ) -> None:
     text = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, Temperature (in C).\n"
@@ -335,7 +337,7 @@ def test_a_counters_file_is_mounted_beside_the_settings(
         ({"dcgmCounters": text}, "dcgmCounters needs dcgm in config.dialect"),
         (
             {"dcgmCounters": text, "config": {"dialect": "dcgm", "dcgmCounters": "/x.csv"}},
-            "set one of them",
+            "set only one of them",
         ),
     ):
         refused = template(values)
@@ -343,7 +345,7 @@ def test_a_counters_file_is_mounted_beside_the_settings(
         assert complaint in refused.stderr
 
 
-def test_example_scrapes_the_agents_of_its_release_only(template: Template) -> None:
+def test_example_scrapes_only_the_agents_of_its_release(template: Template) -> None:
     example = yaml.safe_load((CHART / "examples" / "scrape-config.yaml").read_text())
     [job] = example["scrape_configs"]
     [discovery] = job["kubernetes_sd_configs"]
@@ -359,7 +361,7 @@ def test_example_scrapes_the_agents_of_its_release_only(template: Template) -> N
     assert chosen == [f"accelscope-{vendor}" for vendor in sorted(VENDORS)]
 
 
-def test_network_policy_opens_what_features_need(render: Render) -> None:
+def test_network_policy_allows_what_features_need(render: Render) -> None:
     def egress(**values: Any) -> list[Any]:
         [policy] = of_kind(render(networkPolicy={"enabled": True}, **values), "NetworkPolicy")
         assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]

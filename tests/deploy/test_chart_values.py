@@ -1,4 +1,4 @@
-"""The chart's values: bad ones are refused by name, and so is a null where nothing cannot be meant."""
+"""The chart rejects invalid values and invalid nulls with the name of the value."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ Keys = tuple[str, ...]
 
 DURATION = Duration()
 
-# By a null as by an empty value, somebody says that there shall be none.
+# A null or an empty value means none.
 MAY_BE_NONE = {"priorityClassName", "resources", "runtimeClassName", "tolerations", "updateStrategy"}
 OF_THE_DRIVER = ("agents", "ascend", "driver")
 ON: dict[str, Any] = {
@@ -69,14 +69,16 @@ ON: dict[str, Any] = {
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(template: Template, values: dict[str, Any], complaint: str) -> None:
+def test_invalid_values_are_rejected_by_name(
+    template: Template, values: dict[str, Any], complaint: str
+) -> None:
     done = template(values)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
 @pytest.mark.parametrize("value", ["3s", "500ms", "1m30s", "0.5s", "1.5h", "2d", "3", 3, 2.5])
-def test_durations_are_what_the_agent_reads(template: Template, value: str | float) -> None:
+def test_schema_accepts_the_durations_of_the_agent(template: Template, value: str | float) -> None:
     DURATION.parse(str(value))
     done = template({"nodeObject": {"annotationHeartbeat": value}, "config": {"collectionInterval": value}})
     assert done.returncode == 0, done.stderr
@@ -86,7 +88,7 @@ SETTINGS = {"agentConfig": AgentSettings, "devicePluginConfig": PluginSettings, 
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_schema_has_every_key_of_the_file(name: str) -> None:
+def test_schema_has_every_key_of_the_settings_file(name: str) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     known = schema["definitions"][name]
     keys = {key_name(each.name) for each in settings_of(SETTINGS[name]) if each.in_file}
@@ -94,7 +96,7 @@ def test_the_schema_has_every_key_of_the_file(name: str) -> None:
     assert known["properties"].keys() == keys, "run make manifests"
 
 
-# What the templates call their lists of settings for which the chart has values of its own.
+# Templates that list the settings for which the chart has its own values.
 OWN_SETTINGS = {
     "accelscope.ownSettings": AgentSettings,
     "accelscope.devicePlugin.ownSettings": PluginSettings,
@@ -103,7 +105,7 @@ OWN_SETTINGS = {
 
 
 def own_settings(name: str) -> dict[str, str]:
-    """Key of each setting, and path of the value."""
+    """Key of each setting -> path of the value."""
     texts = "".join(path.read_text() for path in (CHART / "templates").glob("*.tpl"))
     [block] = re.findall(rf'define "{re.escape(name)}" -}}}}\n(.+?)\n{{{{- end', texts, re.DOTALL)
     found: dict[str, str] = yaml.safe_load(block)
@@ -111,7 +113,7 @@ def own_settings(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", OWN_SETTINGS)
-def test_every_value_that_stands_for_a_setting_is_there(name: str) -> None:
+def test_every_value_that_replaces_a_setting_exists(name: str) -> None:
     known = {key_name(each.name) for each in settings_of(OWN_SETTINGS[name])}
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     for key, path in own_settings(name).items():
@@ -121,8 +123,8 @@ def test_every_value_that_stands_for_a_setting_is_there(name: str) -> None:
             place = place[part]
 
 
-def test_the_schema_takes_every_setting_as_its_default_is_written(template: Template) -> None:
-    """What is not set is left out, and so is what the chart keeps for values of its own."""
+def test_schema_accepts_the_default_of_every_setting(template: Template) -> None:
+    """Except settings without a default and settings that have their own value in the chart."""
     kept = {key for name in OWN_SETTINGS for key in own_settings(name)}
 
     def config(declared: type) -> dict[str, str]:
@@ -140,7 +142,7 @@ def test_the_schema_takes_every_setting_as_its_default_is_written(template: Temp
 
 
 def named(values: dict[str, Any], schema: dict[str, Any], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    """Every value that the schema knows by its name, with its default."""
+    """Every value that the schema names, with its default."""
     for name, default in values.items():
         yield (*above, name), default
         inner = schema["properties"][name]
@@ -158,8 +160,8 @@ def may_be_none(path: Keys, default: Any) -> bool:
     return none or path[-1] in MAY_BE_NONE or path[:-1] == OF_THE_DRIVER
 
 
-def test_null_is_refused_where_nothing_cannot_be_meant() -> None:
-    """Helm takes the default away, and templates would stumble over it in words of their own."""
+def test_schema_rejects_null_for_required_values() -> None:
+    """Helm removes the default for a null, and templates would fail with an unclear message."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     for path, default in declared():
         place = schema
@@ -176,7 +178,7 @@ def test_null_is_refused_where_nothing_cannot_be_meant() -> None:
         ("nodeObject.admissionPolicy", "admissionPolicy"),
     ],
 )
-def test_refusal_of_a_null_names_it(template: Template, path: str, complaint: str) -> None:
+def test_rejected_null_is_named(template: Template, path: str, complaint: str) -> None:
     value: Any = None
     for name in reversed(path.split(".")):
         value = {name: value}
@@ -187,11 +189,11 @@ def test_refusal_of_a_null_names_it(template: Template, path: str, complaint: st
     assert "nil pointer" not in done.stderr
 
 
-def test_any_other_null_is_as_good_as_an_empty_value(render: Render) -> None:
+def test_other_nulls_are_equal_to_empty_values(render: Render) -> None:
     def emptied(empty: Mapping[type, Any]) -> dict[str, Any]:
         values: dict[str, Any] = copy.deepcopy(ON)
         for path, default in declared():
-            # Registry and account are asked for; an empty map leaves the defaults that are in it.
+            # Registry and account are required; an empty map keeps its defaults.
             filled = isinstance(default, dict) and default
             if path == ("image", "registry") or filled or not may_be_none(path, default):
                 continue
@@ -206,7 +208,7 @@ def test_any_other_null_is_as_good_as_an_empty_value(render: Render) -> None:
     assert render(**emptied({})) == render(**emptied(nothing))
 
 
-def test_null_takes_defaults_away(render: Render) -> None:
+def test_null_removes_a_default(render: Render) -> None:
     objects = render(resources={"limits": {"cpu": None}}, updateStrategy=None)
     [first, *_] = [each["spec"] for each in objects if each["kind"] == "DaemonSet"]
     assert "updateStrategy" not in first
@@ -217,7 +219,25 @@ def test_null_takes_defaults_away(render: Render) -> None:
 def test_every_vendor_has_its_agent_in_values_and_schema() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values["agents"]) == {*declarations(), "any"}
-    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    agents = schema["agents"]
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    agents = schema["properties"]["agents"]
     assert set(agents["required"]) == set(agents["properties"]) == {*declarations(), "any"}
-    assert set(schema["devicePlugin"]["properties"]["vendor"]["enum"]) == set(declarations())
+    plugin = schema["definitions"]["devicePluginConfig"]["properties"]
+    assert set(plugin["vendor"]["enum"]) == set(declarations())
+
+
+# Set by the user, or broader than what shows that the node has an accelerator of the vendor.
+NOT_DECLARED = {
+    *(f"agents.accelscope.io/{vendor}" for vendor in declarations()),
+    "feature.node.kubernetes.io/pci-1002.present",  # by vendor only: AMD makes other PCI devices too
+}
+
+
+@pytest.mark.parametrize("vendor", declarations())
+def test_node_labels_of_an_agent_match_the_vendors_declaration(vendor: str) -> None:
+    """The chart schedules agents by the same labels by which the fleet recognizes nodes with accelerators."""
+    nodes = yaml.safe_load((CHART / "values.yaml").read_text())["agents"][vendor]["nodes"]
+    keys = {node.partition("=")[0] for node in nodes} - NOT_DECLARED
+    assert keys
+    for key in keys:
+        assert any(re.fullmatch(pattern, key) for pattern in declarations()[vendor].node_labels), key

@@ -1,4 +1,4 @@
-"""The chart's device plugin: what it may do, what it is told, and where it runs."""
+"""The chart's device plugin: privileges, settings and scheduling."""
 
 import re
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_off_by_default(render: Render) -> None:
 
 
 @pytest.mark.parametrize("vendor", ["furiosa", "nvidia", "amd", "ascend"])
-def test_plugin_understands_what_it_is_told(render: Render, vendor: str, tmp_path: Path) -> None:
+def test_plugin_accepts_the_rendered_settings(render: Render, vendor: str, tmp_path: Path) -> None:
     objects = render(devicePlugin={**ON, "vendor": vendor})
     settings = plugin_settings(objects, tmp_path / "config.yaml")
     pod = device_plugin(objects)
@@ -60,7 +60,7 @@ def test_plugin_understands_what_it_is_told(render: Render, vendor: str, tmp_pat
     assert set(environment(pod)) <= known | FOREIGN_ENVIRONMENT
 
 
-def test_settings_are_those_of_the_values(render: Render, tmp_path: Path) -> None:
+def test_settings_are_taken_from_the_values(render: Render, tmp_path: Path) -> None:
     objects = render(**FULL)
     settings = plugin_settings(objects, tmp_path / "config.yaml")
     assert (settings.interval, settings.division_settings["default_pe"], settings.shares) == (5, "Single", 2)
@@ -77,7 +77,7 @@ def test_settings_are_those_of_the_values(render: Render, tmp_path: Path) -> Non
         ({"devicePlugin": {**ON, "config": {"pluginDir": "/elsewhere/plugins"}}}, "/elsewhere/plugins"),
     ],
 )
-def test_the_kubelets_folder_is_where_the_plugin_looks(
+def test_the_kubelet_folder_is_mounted_at_the_configured_path(
     render: Render, values: dict[str, Any], folder: str, tmp_path: Path
 ) -> None:
     objects = render(**{"devicePlugin": ON, **values})
@@ -126,7 +126,7 @@ def test_least_privilege(
     assert writable == {"device-plugins", *(["scratch"] if vendor == "ascend" else [])}
 
 
-def test_the_file_is_a_folder_of_the_config_map_so_that_edits_arrive(render: Render) -> None:
+def test_config_map_is_mounted_as_a_folder_so_that_changes_arrive(render: Render) -> None:
     pod = device_plugin(render(devicePlugin=ON))
     [mount] = [each for each in container(pod)["volumeMounts"] if each["name"] == "settings"]
     assert "subPath" not in mount
@@ -134,7 +134,7 @@ def test_the_file_is_a_folder_of_the_config_map_so_that_edits_arrive(render: Ren
     assert volume["configMap"] == {"name": "npu-device-plugin"}, "no items: they would be as good, and more"
 
 
-def test_alone_it_brings_nothing_of_the_agents(render: Render) -> None:
+def test_without_agents_nothing_of_the_agents_is_rendered(render: Render) -> None:
     objects = render(
         agents=NO_AGENTS,
         devicePlugin=ON,
@@ -147,7 +147,7 @@ def test_alone_it_brings_nothing_of_the_agents(render: Render) -> None:
     assert names == {"accelscope-device-plugin", "npu-device-plugin"}
 
 
-def test_agents_and_plugin_do_not_choose_each_others_pods(render: Render) -> None:
+def test_agents_and_plugin_do_not_select_each_others_pods(render: Render) -> None:
     objects = render(devicePlugin=ON, scrape={"by": "serviceMonitor"}, networkPolicy={"enabled": True})
     chosen = [each["spec"]["selector"] for each in of_kind(objects, "Service")]
     chosen += [
@@ -170,7 +170,7 @@ def test_agents_and_plugin_do_not_choose_each_others_pods(render: Render) -> Non
         ("podMonitor", False, {"PodMonitor"}),
     ],
 )
-def test_scraped_as_the_agents_are(render: Render, by: str, annotated: bool, kinds: set[str]) -> None:
+def test_plugin_is_scraped_like_the_agents(render: Render, by: str, annotated: bool, kinds: set[str]) -> None:
     objects = render(agents=NO_AGENTS, devicePlugin=ON, scrape={"by": by})
     [daemonset] = of_kind(objects, "DaemonSet")
     annotations = daemonset["spec"]["template"]["metadata"]["annotations"]
@@ -185,7 +185,7 @@ def test_scraped_as_the_agents_are(render: Render, by: str, annotated: bool, kin
         (["pool=npu"], {"pool"}),
     ],
 )
-def test_runs_where_the_vendors_cards_are(render: Render, nodes: list[str] | None, keys: set[str]) -> None:
+def test_plugin_runs_on_nodes_of_its_vendor(render: Render, nodes: list[str] | None, keys: set[str]) -> None:
     plugin = {**ON, "vendor": "amd", "nodes": nodes}
     pod = device_plugin(render(devicePlugin=plugin, agents={"any": {"enabled": True}}))
     terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
@@ -197,7 +197,7 @@ def test_runs_where_the_vendors_cards_are(render: Render, nodes: list[str] | Non
     assert "affinity" not in device_plugin(render(devicePlugin={**ON, "nodes": []}))
 
 
-def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
+def test_only_settings_that_need_a_restart_cause_a_rollout(render: Render) -> None:
     declared = (CHART / "templates" / "_device_plugin.tpl").read_text()
     [listed] = re.findall(r'define "accelscope.devicePlugin.reloadable" -}}\n(.+)\n', declared)
     reloadable = {
@@ -229,19 +229,19 @@ def test_roll_out_only_for_settings_that_need_a_restart(render: Render) -> None:
         ({"config": {"defaultPe": "Foo"}}, "defaultPe"),
         ({"config": {"default-pe": "Single"}}, "default-pe"),
         ({"config": {"intervall": 5}}, "intervall"),
-        ({"configMapName": "accelscope"}, "configMapName: accelscope is a ConfigMap of the agents"),
+        ({"configMapName": "accelscope"}, "configMapName: accelscope is already the ConfigMap of the agents"),
     ],
 )
-def test_bad_values_are_refused_by_name(template: Template, plugin: dict[str, Any], complaint: str) -> None:
+def test_invalid_values_are_rejected_by_name(
+    template: Template, plugin: dict[str, Any], complaint: str
+) -> None:
     done = template({"devicePlugin": {**ON, **plugin}})
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
 @pytest.mark.parametrize("name", EXCLUSIVE_SETTINGS)
-def test_what_the_plugin_would_refuse_beside_its_file_is_refused_before(
-    template: Template, name: str
-) -> None:
+def test_flags_that_conflict_with_the_file_are_rejected(template: Template, name: str) -> None:
     done = template({"devicePlugin": {**ON, "extraArgs": ["--log-level=debug", f"{flag_name(name)}=1"]}})
     assert done.returncode != 0
     instead = "devicePlugin.vendor" if name == "vendor" else f"devicePlugin.config.{key_name(name)}"
@@ -255,32 +255,34 @@ def test_what_the_plugin_would_refuse_beside_its_file_is_refused_before(
         ({"devicePlugin": ON, "agents": {"furiosa": {"env": {"DEFAULT_PE": "Single"}}}}, "agents.furiosa"),
     ],
 )
-def test_so_are_its_variables(template: Template, values: dict[str, Any], place: str) -> None:
+def test_variables_that_conflict_with_the_file_are_rejected(
+    template: Template, values: dict[str, Any], place: str
+) -> None:
     done = template(values)
     assert done.returncode != 0
-    assert f"{place}.env.DEFAULT_PE cannot stand beside" in done.stderr
+    assert f"{place}.env.DEFAULT_PE cannot be combined with" in done.stderr
 
 
-def test_other_flags_are_the_users(render: Render) -> None:
+def test_other_flags_are_passed_on(render: Render) -> None:
     flags = ["--log-level=debug", "--interval-of-nothing"]
     pod = device_plugin(render(devicePlugin={**ON, "extraArgs": flags, "configMapName": "other"}))
     assert container(pod)["args"][-2:] == flags
 
 
 @pytest.mark.parametrize("name", ["accelscope-fleet", "accelscope-fleet-clusters"])
-def test_the_fleets_config_maps_are_not_the_plugins(template: Template, name: str) -> None:
+def test_config_map_names_of_the_fleet_are_rejected(template: Template, name: str) -> None:
     fleet = {"enabled": True, "auth": {"insecureNoAuth": True}}
     done = template({"devicePlugin": {**ON, "configMapName": name}, "fleet": fleet})
     assert done.returncode != 0
-    assert f"configMapName: {name} is a ConfigMap of the fleet" in done.stderr
+    assert f"configMapName: {name} is already the ConfigMap of the fleet" in done.stderr
 
 
-def test_older_clusters_are_not_sent_a_field_that_they_refuse(template: Template) -> None:
+def test_fields_that_old_clusters_reject_are_left_out(template: Template) -> None:
     assert "recursiveReadOnly" not in template({"devicePlugin": ON}, kubernetes="1.29.4").stdout
     assert "recursiveReadOnly: IfPossible" in template({"devicePlugin": ON}, kubernetes="1.30.0").stdout
 
 
-def test_example_pod_asks_for_what_is_offered() -> None:
+def test_example_pod_requests_the_offered_resource() -> None:
     [pod] = yaml.safe_load_all((REPOSITORY / "deploy" / "examples" / "npu-pod.yaml").read_text())
     [only] = pod["spec"]["containers"]
     assert only["resources"]["limits"] == {"beta.furiosa.ai/npu": 1}

@@ -1,4 +1,4 @@
-"""The chart's fleet: what it is told, what it may do, and who may ask it."""
+"""The chart's fleet: settings, permissions and access."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_off_by_default(render: Render) -> None:
     assert not [each for each in render() if "fleet" in each["metadata"]["name"]]
 
 
-def test_alone_it_brings_nothing_of_the_agents(render: Render) -> None:
+def test_without_agents_nothing_of_the_agents_is_rendered(render: Render) -> None:
     objects = render(
         agents=NO_AGENTS, fleet=ON, scrape={"by": "serviceMonitor"}, networkPolicy={"enabled": True}
     )
@@ -63,10 +63,10 @@ def test_alone_it_brings_nothing_of_the_agents(render: Render) -> None:
     assert not of_kind(objects, "DaemonSet")
 
 
-# --- what it is told ---------------------------------------------------------------------------------------
+# --- settings ----------------------------------------------------------------------------------------------
 
 
-def test_it_understands_what_it_is_told(render: Render, tmp_path: Path) -> None:
+def test_fleet_accepts_the_rendered_settings(render: Render, tmp_path: Path) -> None:
     objects = render(fleet={**ON, "port": 8443, "config": {"refreshInterval": "30s", "logLevel": "debug"}})
     settings = fleet_settings(objects, tmp_path)
     pod = fleet(objects)
@@ -79,7 +79,7 @@ def test_it_understands_what_it_is_told(render: Render, tmp_path: Path) -> None:
     assert pod["enableServiceLinks"] is False
 
 
-def test_https_also_for_probes_and_scrapes(render: Render, tmp_path: Path) -> None:
+def test_probes_and_scrapes_use_https(render: Render, tmp_path: Path) -> None:
     objects = render(fleet={**ON, "tls": {"secretName": "fleet-tls"}}, scrape={"by": "podMonitor"})
     settings = fleet_settings(objects, tmp_path)
     folder = mounted(fleet(objects), "tls")
@@ -92,7 +92,7 @@ def test_https_also_for_probes_and_scrapes(render: Render, tmp_path: Path) -> No
     assert monitor["spec"]["podMetricsEndpoints"][0]["scheme"] == "https"
 
 
-def test_its_own_cluster_is_read_with_its_own_account(render: Render, tmp_path: Path) -> None:
+def test_own_cluster_is_read_with_the_fleets_account(render: Render, tmp_path: Path) -> None:
     objects = render(fleet=ON)
     [own] = fleet_clusters(objects, tmp_path).values()
     folder = mounted(fleet(objects), "api-token")
@@ -106,7 +106,7 @@ def test_its_own_cluster_is_read_with_its_own_account(render: Render, tmp_path: 
     assert own.exec is None, "as good as root on nodes: only where it is asked for"
 
 
-def test_other_clusters_are_listed_as_they_are_given(render: Render, tmp_path: Path) -> None:
+def test_other_clusters_are_listed_unchanged(render: Render, tmp_path: Path) -> None:
     objects = render(fleet={**ON, "clusters": [PARIS, STORE], "secrets": ["paris", "oslo-store"]})
     clusters = fleet_clusters(objects, tmp_path)
     given = tmp_path / "given.yaml"
@@ -121,14 +121,14 @@ def test_other_clusters_are_listed_as_they_are_given(render: Render, tmp_path: P
     assert secrets == {name: f"/etc/accelscope/secrets/{name}" for name in ("paris", "oslo-store")}
 
 
-def test_without_its_own_cluster_it_is_nobody_there(render: Render, tmp_path: Path) -> None:
+def test_without_own_cluster_there_is_no_account(render: Render, tmp_path: Path) -> None:
     objects = render(agents=NO_AGENTS, fleet={**ON, "ownCluster": {"enabled": False}, "clusters": [PARIS]})
     assert list(fleet_clusters(objects, tmp_path)) == ["paris"]
     assert rights(objects) == set()
     assert not [each for each in fleet(objects)["volumes"] if each["name"] == "api-token"]
 
 
-def test_sources_of_its_own_cluster_take_the_keys_of_the_file(render: Render, tmp_path: Path) -> None:
+def test_sources_of_the_own_cluster_accept_the_keys_of_the_file(render: Render, tmp_path: Path) -> None:
     own = {
         "agents": {"namespace": "gpus", "via": "direct", "port": 9500},
         "exec": {"enabled": True, "namespaces": ["drivers"], "ttl": "30s"},
@@ -153,7 +153,7 @@ def test_sources_of_its_own_cluster_take_the_keys_of_the_file(render: Render, tm
     ],
     ids=["open", "https", "token", "no agents here"],
 )
-def test_agents_of_the_release_are_asked_as_they_want_it(
+def test_agents_of_the_release_are_read_with_their_port_and_tls(
     render: Render, values: dict[str, Any], scheme: str, has_token: bool, tmp_path: Path
 ) -> None:
     objects = render(fleet=ON, **values)
@@ -175,7 +175,7 @@ def test_agents_of_another_name_are_found(render: Render, tmp_path: Path) -> Non
     assert not wanted.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
 
 
-def test_replaced_only_for_settings_that_need_a_restart(render: Render) -> None:
+def test_only_settings_that_need_a_restart_replace_the_pod(render: Render) -> None:
     declared = (CHART / "templates" / "_fleet.tpl").read_text()
     [listed] = re.findall(r'define "accelscope.fleet.reloadable" -}}\n(.+)\n', declared)
     assert set(listed.split()) == {
@@ -206,10 +206,10 @@ def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"fleet": {"enabled": True}}, "fleet.auth: say who may read: tokensSecretName"),
+        ({"fleet": {"enabled": True}}, "fleet.auth: set tokensSecretName"),
         ({"fleet": {**ON, "auth": {"tokensSecretName": "x", "insecureNoAuth": True}}}, "insecureNoAuth"),
         ({"fleet": {**ON, "auth": {"tokenReviewCluster": "oslo"}}}, "no cluster has the id oslo"),
-        ({"fleet": {**ON, "ownCluster": {"enabled": False}}}, "fleet.clusters: there is none"),
+        ({"fleet": {**ON, "ownCluster": {"enabled": False}}}, "fleet.clusters: the list is empty"),
         (
             {
                 "fleet": {
@@ -217,9 +217,9 @@ def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) 
                     "ownCluster": {"agents": {"enabled": False}, "annotations": {"enabled": False}},
                 }
             },
-            "fleet.ownCluster: switch one of",
+            "fleet.ownCluster: enable one of",
         ),
-        ({"fleet": {**ON, "clusters": [{**PARIS, "id": "own"}]}}, "the id own is given to two"),
+        ({"fleet": {**ON, "clusters": [{**PARIS, "id": "own"}]}}, "two clusters have the id own"),
         ({"fleet": {**ON, "clusters": [{**PARIS, "url": "https://x"}]}}, "url"),
         ({"fleet": {**ON, "clusters": [{"server": PARIS["server"]}]}}, "id"),
         ({"fleet": {**ON, "config": {"listenPort": 80}}}, "fleet.config.listenPort: set fleet.port instead"),
@@ -229,20 +229,22 @@ def test_schema_has_the_keys_of_the_clusters_file(place: Place, tmp_path: Path) 
         ),
         ({"fleet": {**ON, "ownCluster": {"exec": {"namespaces": []}}}}, "namespaces"),
         ({"fleet": {**ON, "serviceAccount": {"create": False}}}, "fleet.serviceAccount.name"),
-        ({"fleet": ON, "http": {"tokenReview": True}}, "set http.tokenSecretName beside it"),
+        ({"fleet": ON, "http": {"tokenReview": True}}, "also set http.tokenSecretName"),
         (
             {"fleet": ON, "http": {"tls": {"secretName": "tls", "clientCASecretName": "ca"}}},
             "set via: direct with clientCertificateFile",
         ),
     ],
 )
-def test_bad_values_are_refused_by_name(template: Template, values: dict[str, Any], complaint: str) -> None:
+def test_invalid_values_are_rejected_by_name(
+    template: Template, values: dict[str, Any], complaint: str
+) -> None:
     done = template(values)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-# --- what it may do ----------------------------------------------------------------------------------------
+# --- permissions -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -264,21 +266,21 @@ def test_bad_values_are_refused_by_name(template: Template, values: dict[str, An
     ],
     ids=["default", "agents elsewhere", "direct", "no agents", "exec", "reviews here", "reviews there"],
 )
-def test_every_right_belongs_to_a_source(
+def test_every_permission_belongs_to_a_source(
     render: Render, values: dict[str, Any], expected: dict[str, set[tuple[str, str]]]
 ) -> None:
     objects = render(fleet={**ON, **values})
     assert local_rights(objects, fleet(objects)["serviceAccountName"]) == expected
 
 
-def test_agents_do_not_get_its_rights(render: Render) -> None:
+def test_agents_do_not_get_the_fleets_permissions(render: Render) -> None:
     alone, beside = render(), render(fleet=ON, serviceAccount={"name": ""})
     assert rights(alone, "accelscope") == rights(beside, "accelscope")
     theirs = render(fleet=ON, serviceAccount={"create": False, "name": "theirs"})
     assert fleet(theirs)["serviceAccountName"] == "accelscope-fleet"
 
 
-def test_roles_for_those_who_are_reviewed(render: Render) -> None:
+def test_roles_for_users_with_reviewed_tokens(render: Render) -> None:
     objects = render(fleet={**ON, "auth": {"tokenReviewCluster": "own"}})
     paths = {
         role["metadata"]["name"]: {path for rule in role["rules"] for path in rule["nonResourceURLs"]}
@@ -293,8 +295,8 @@ def test_roles_for_those_who_are_reviewed(render: Render) -> None:
     assert not {each["roleRef"]["name"] for each in of_kind(objects, "ClusterRoleBinding")} & paths.keys()
 
 
-def test_writes_nothing_but_its_state_and_is_given_no_token_that_it_does_not_ask_for(render: Render) -> None:
-    """That it is admitted where pods are restricted, test_pod_security.py shows."""
+def test_only_the_state_folder_is_writable_and_no_unused_token_is_mounted(render: Render) -> None:
+    """test_pod_security.py checks the Pod Security level."""
     pod = fleet(render(fleet=ON))
     assert container(pod)["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["automountServiceAccountToken"] is False
@@ -327,7 +329,7 @@ def test_writes_nothing_but_its_state_and_is_given_no_token_that_it_does_not_ask
         ),
     ],
 )
-def test_network_policy_opens_the_ports_of_clusters(
+def test_network_policy_allows_the_ports_of_clusters(
     render: Render, values: dict[str, Any], expected: set[int]
 ) -> None:
     objects = render(agents=NO_AGENTS, fleet={**ON, **values}, networkPolicy={"enabled": True})
@@ -338,7 +340,7 @@ def test_network_policy_opens_the_ports_of_clusters(
 
 
 @pytest.mark.parametrize(("via", "let_in"), [("direct", True), ("proxy", False)])
-def test_agents_network_policy_lets_it_in_where_it_comes_itself(
+def test_network_policy_of_agents_allows_direct_access_of_the_fleet(
     render: Render, via: str, let_in: bool
 ) -> None:
     prometheus = {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
@@ -355,10 +357,10 @@ def test_agents_network_policy_lets_it_in_where_it_comes_itself(
     assert rule["from"] == [prometheus, *([us] if let_in else [])]
 
 
-# --- how it runs -------------------------------------------------------------------------------------------
+# --- deployment --------------------------------------------------------------------------------------------
 
 
-def test_never_two_at_a_time(render: Render) -> None:
+def test_never_two_replicas_at_a_time(render: Render) -> None:
     [deployment] = of_kind(render(fleet=ON), "Deployment")
     assert deployment["spec"]["replicas"] == 1
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
@@ -373,7 +375,7 @@ def test_never_two_at_a_time(render: Render) -> None:
         ({"existingClaim": "mine", "size": "1Gi"}, {"persistentVolumeClaim": {"claimName": "mine"}}, []),
     ],
 )
-def test_history_is_kept_where_it_is_told(
+def test_history_is_stored_in_the_configured_volume(
     render: Render, state: dict[str, str], volume: dict[str, Any], claims: list[str]
 ) -> None:
     objects = render(fleet={**ON, "state": state})
@@ -390,13 +392,15 @@ def test_history_is_kept_where_it_is_told(
         ({"tag": "1", "fleet": {"tag": "2", "repository": "mine"}}, "registry.test/mine:2"),
     ],
 )
-def test_image_is_its_own_of_the_same_registry(render: Render, image: dict[str, Any], expected: str) -> None:
+def test_fleet_has_its_own_image_in_the_same_registry(
+    render: Render, image: dict[str, Any], expected: str
+) -> None:
     common = {"registry": "registry.test", **{key: each for key, each in image.items() if key != "fleet"}}
     pod = fleet(render(image=common, fleet={**ON, "image": image.get("fleet", {})}))
     assert container(pod)["image"] == expected
 
 
-def test_everything_chooses_its_own_pods(render: Render) -> None:
+def test_selectors_match_only_their_own_pods(render: Render) -> None:
     objects = render(
         fleet=ON,
         devicePlugin={"enabled": True},
@@ -427,7 +431,7 @@ def test_everything_chooses_its_own_pods(render: Render) -> None:
         ("podMonitor", TOKENS["auth"], False, {"PodMonitor"}),
     ],
 )
-def test_scraped_where_the_scraper_can_show_a_token(
+def test_fleet_is_scraped_only_if_a_token_can_be_sent(
     render: Render, by: str, auth: dict[str, Any], annotated: bool, kinds: set[str]
 ) -> None:
     bearer = {"authorization": {"credentials": {"name": "fleet-scrape", "key": "token"}}}
@@ -447,7 +451,7 @@ def test_scraped_where_the_scraper_can_show_a_token(
         assert endpoint == {**named, "interval": "30s", **bearer}
 
 
-# --- who a fleet elsewhere is here -------------------------------------------------------------------------
+# --- account for a fleet elsewhere -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -464,7 +468,7 @@ def test_scraped_where_the_scraper_can_show_a_token(
     ],
     ids=["agents", "direct", "annotations", "exec", "reviews"],
 )
-def test_reader_has_the_rights_of_its_sources(
+def test_reader_has_the_permissions_of_its_sources(
     render: Render, values: dict[str, Any], expected: dict[str, set[tuple[str, str]]]
 ) -> None:
     objects = render(agents=NO_AGENTS, fleetReader={"enabled": True, **values})
@@ -476,12 +480,12 @@ def test_reader_has_the_rights_of_its_sources(
     assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": account}
 
 
-def test_reader_without_a_token_that_does_not_end(render: Render) -> None:
+def test_reader_without_a_permanent_token(render: Render) -> None:
     assert not of_kind(render(fleetReader={"enabled": True, "tokenSecret": False}), "Secret")
 
 
-def test_account_of_the_fleet_and_of_a_reader_do_not_meet(render: Render) -> None:
-    """One cluster may run a fleet and be read by another."""
+def test_fleet_and_reader_have_separate_accounts(render: Render) -> None:
+    """A cluster can run a fleet and be read by another fleet."""
     objects = render(fleet=ON, fleetReader={"enabled": True, "exec": {"enabled": True}})
     seen = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     assert len(seen) == len(set(seen))

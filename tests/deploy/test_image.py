@@ -1,4 +1,4 @@
-"""The image's build: what goes into it, chosen and put together without pip."""
+"""The build of the image: wheels are selected and installed without pip."""
 
 import hashlib
 import importlib.util
@@ -45,7 +45,7 @@ def install() -> ModuleType:
         ("protobuf-7-cp310-cp310-manylinux2014_x86_64.whl", False),
     ],
 )
-def test_wheels_of_this_machine(install: ModuleType, name: str, fits: bool) -> None:
+def test_wheels_are_selected_by_platform(install: ModuleType, name: str, fits: bool) -> None:
     assert install.fits(Path(name), "x86_64", "cp311") is fits
 
 
@@ -55,17 +55,17 @@ def wheel(folder: Path, name: str, **files: str) -> None:
             archive.writestr(path.replace("__", "/") + ".py", text)
 
 
-def test_wheel_that_is_missing_is_named(install: ModuleType, tmp_path: Path) -> None:
+def test_missing_wheel_is_named(install: ModuleType, tmp_path: Path) -> None:
     wheel(tmp_path, "accelscope-1-py3-none-any.whl", accelscope="")
     wheel(tmp_path, f"pyyaml-6-{PYTHON}-{PYTHON}-manylinux2014_riscv64.whl", yaml="")
     with pytest.raises(SystemExit, match="no wheel of pyyaml"):
         install.chosen(tmp_path)
 
 
-def test_two_versions_of_one_are_refused(install: ModuleType, tmp_path: Path) -> None:
+def test_two_versions_of_a_wheel_are_rejected(install: ModuleType, tmp_path: Path) -> None:
     wheel(tmp_path, "accelscope-1-py3-none-any.whl", accelscope="")
     wheel(tmp_path, "accelscope-2-py3-none-any.whl", accelscope="")
-    with pytest.raises(SystemExit, match="leave one of them"):
+    with pytest.raises(SystemExit, match="remove one of them"):
         install.chosen(tmp_path)
 
 
@@ -78,7 +78,7 @@ SOURCES = {
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Sources of version 2, a lock, and the wheels that were collected for both."""
+    """Sources of version 2, a lock, and the collected wheels."""
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     with zipfile.ZipFile(wheels / "accelscope-2-py3-none-any.whl", "w") as archive:
@@ -153,15 +153,15 @@ def another_file(clone: Path) -> None:
     ("change", "said"),
     [
         (older_of_ours, "accelscope is 1, not 2"),
-        (other_sources, "accelscope-2-py3-none-any.whl was made from other sources"),
-        (source_that_was_deleted, "accelscope-2-py3-none-any.whl was made from other sources"),
-        (one_missing, "nvidia-ml-py 13.5 is not there"),
-        (one_too_many, "grpcio 1.85 does not belong there"),
+        (other_sources, "accelscope-2-py3-none-any.whl was built from other sources"),
+        (source_that_was_deleted, "accelscope-2-py3-none-any.whl was built from other sources"),
+        (one_missing, "nvidia-ml-py 13.5 is missing"),
+        (one_too_many, "grpcio 1.85 is not in the lock"),
         (older_of_others, "nvidia-ml-py is 12, not 13.5"),
-        (another_file, "nvidia_ml_py-13.5-py3-none-any.whl has none of the hashes of the lock"),
+        (another_file, "nvidia_ml_py-13.5-py3-none-any.whl has a hash that is not in the lock"),
     ],
 )
-def test_wheels_of_another_lock_or_version_are_refused(
+def test_wheels_of_another_lock_or_version_are_rejected(
     clone: Path, change: Callable[[Path], None], said: str
 ) -> None:
     change(clone)
@@ -169,7 +169,7 @@ def test_wheels_of_another_lock_or_version_are_refused(
     assert done.returncode == 1
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert done.stderr == (
-        f"install.py: wheels is not what agent.txt and these sources ask for: {said}. Run"
+        f"install.py: wheels does not match agent.txt and these sources: {said}. Run"
         f" deploy/image/collect-wheels --lock agent --python {python} again, or remove wheels to have them"
         " fetched\n"
     )
@@ -193,19 +193,19 @@ def test_locks_are_read_as_pip_reads_them(install: ModuleType, lock: str, python
     assert all(pin.hashes for pin in found.values())
 
 
-def test_marker_that_is_not_known_is_named(install: ModuleType) -> None:
+def test_unknown_marker_is_named(install: ModuleType) -> None:
     text = f"numpy==2 ; sys_platform == 'win32' \\\n    --hash=sha256:{'1' * 64}\n"
     with pytest.raises(SystemExit, match="sys_platform == 'win32'"):
         install.pins(text, (3, 11))
 
 
 def locked(file: Path) -> dict[str, set[str]]:
-    """By name and version: the hashes."""
+    """(name, version) -> hashes."""
     pinned = re.compile(r"^(\S+==\S+).*\n((?: +--hash=.+\n)+)", re.MULTILINE)
     return {pin: set(re.findall(r"sha256:\w+", hashes)) for pin, hashes in pinned.findall(file.read_text())}
 
 
-def test_built_with_the_setuptools_that_is_tested() -> None:
+def test_image_is_built_with_the_tested_setuptools() -> None:
     wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
     build = locked(IMAGE / "build.txt")
     assert {pin.partition("==")[0] for pin in build} == {re.split(r"[<>=~!]", each)[0] for each in wanted}
@@ -213,7 +213,7 @@ def test_built_with_the_setuptools_that_is_tested() -> None:
     assert all(build.values())
 
 
-def test_nothing_is_fetched_but_by_its_hash(
+def test_everything_is_fetched_by_hash(
     install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
@@ -251,14 +251,14 @@ PAGE = ("accelscope/fleet/page/static/index.html", "accelscope/fleet/page/static
 
 
 @pytest.mark.parametrize(("lock", "unpacked"), [("fleet", 3), ("device-plugin", 1), ("agent", 1)])
-def test_page_is_in_the_image_that_serves_it(
+def test_page_is_only_in_the_image_of_the_fleet(
     install: ModuleType, tmp_path: Path, lock: str, unpacked: int
 ) -> None:
     with wheel_with_page(tmp_path, *PAGE) as archive:
         assert len(install.members(archive, Path(f"requirements/{lock}.txt"))) == unpacked
 
 
-def test_no_image_of_the_fleet_without_a_page(install: ModuleType, tmp_path: Path) -> None:
+def test_image_of_the_fleet_requires_the_page(install: ModuleType, tmp_path: Path) -> None:
     with wheel_with_page(tmp_path) as archive, pytest.raises(SystemExit, match="collect-wheels --lock fleet"):
         install.members(archive, Path("requirements/fleet.txt"))
 
@@ -289,7 +289,7 @@ def test_every_lock_can_be_collected(lock: str) -> None:
     assert subprocess.run(collector, capture_output=True, check=False, timeout=60).returncode == 0
 
 
-def test_context_holds_what_the_image_is_built_from_and_no_more() -> None:
+def test_build_context_contains_only_what_the_image_needs() -> None:
     ignored = (REPOSITORY / ".dockerignore").read_text().splitlines()
     copied = [
         line.split()[1:-1]

@@ -1,4 +1,4 @@
-"""The plain manifests: what the chart renders, and what each use may do."""
+"""The plain manifests: up to date with the chart, and their permissions."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from accelscope.fleet.clusters.entry import AGENTS_SELECTOR
 
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
 PLUGIN, FLEET = "device-plugin", "fleet"
-READERS = ["fleet-reader", "fleet-reader-exec"]  # accounts without a program
+READERS = ["fleet-reader", "fleet-reader-exec"]  # accounts without pods
 OF_AGENTS = [use for use in USES if use not in (PLUGIN, FLEET, *READERS)]
 
 
@@ -37,7 +37,7 @@ def manifest(use: str) -> list[dict[str, Any]]:
     return read_objects((MANIFESTS / f"{use}.yaml").read_text())
 
 
-def test_as_the_chart_renders(helm: str) -> None:
+def test_manifests_are_up_to_date(helm: str) -> None:
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "scripts" / "manifests"), "--check"],
         env={**os.environ, "HELM": helm},
@@ -49,12 +49,12 @@ def test_as_the_chart_renders(helm: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_one_for_each_file_of_values() -> None:
+def test_one_manifest_for_each_values_file() -> None:
     assert sorted(path.stem for path in MANIFESTS.glob("*.yaml")) == USES
 
 
 @pytest.mark.parametrize("use", OF_AGENTS)
-def test_agent_understands_its_settings(use: str, tmp_path: Path) -> None:
+def test_agent_accepts_its_settings(use: str, tmp_path: Path) -> None:
     objects = manifest(use)
     file = tmp_path / "agent.yaml"
     file.write_text(settings_text(objects))
@@ -64,17 +64,17 @@ def test_agent_understands_its_settings(use: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_no_image_is_made_up(use: str) -> None:
-    """REGISTRY is no valid name, so that a manifest applied as it is fails by saying so."""
+def test_image_registry_is_a_placeholder(use: str) -> None:
+    """REGISTRY is not a valid name, so applying the unchanged manifest fails with a clear message."""
     running = of_kind(manifest(use), "DaemonSet", "Deployment")
     images = {container(each["spec"]["template"]["spec"])["image"] for each in running}
     name = "accelscope-fleet" if use == FLEET else "accelscope"
     assert images == (set() if use in READERS else {f"REGISTRY/{name}:{accelscope.__version__}"})
-    assert ("in place of REGISTRY" in (MANIFESTS / f"{use}.yaml").read_text()) == bool(images)
+    assert ("Replace REGISTRY" in (MANIFESTS / f"{use}.yaml").read_text()) == bool(images)
 
 
 @pytest.mark.parametrize("use", USES)
-def test_helm_is_not_named(use: str) -> None:
+def test_manifests_do_not_mention_helm(use: str) -> None:
     text = (MANIFESTS / f"{use}.yaml").read_text()
     assert not re.search(r"managed-by|# Source:|helm\.sh", text)
 
@@ -93,7 +93,7 @@ def test_helm_is_not_named(use: str) -> None:
         ("fleet-reader-exec", {"nodes", "pods", "pods/exec"}),
     ],
 )
-def test_rights_of_each_use(use: str, resources: set[str]) -> None:
+def test_permissions_of_each_use(use: str, resources: set[str]) -> None:
     objects = manifest(use)
     granted = rights(objects)
     assert {resource for _, resource, _ in granted} == resources
@@ -102,7 +102,7 @@ def test_rights_of_each_use(use: str, resources: set[str]) -> None:
     assert bool(of_kind(objects, "ValidatingAdmissionPolicy")) == ("patch" in of_nodes)
 
 
-def test_fleet_reads_the_agents_that_the_other_manifest_installs(tmp_path: Path) -> None:
+def test_fleet_reads_the_agents_of_the_agent_manifest(tmp_path: Path) -> None:
     [namespace] = of_kind(manifest("agent"), "Namespace")
     agents_namespace = namespace["metadata"]["name"]
     [own] = fleet_clusters(manifest(FLEET), tmp_path).values()
@@ -114,8 +114,8 @@ def test_fleet_reads_the_agents_that_the_other_manifest_installs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("use", sorted({*USES} - {*READERS}))
-def test_a_fleet_reads_no_other_pods_as_agents(use: str) -> None:
-    """Of two agents that read the same devices it would mix what they say, and the other knows no pods."""
+def test_fleet_does_not_read_other_pods_as_agents(use: str) -> None:
+    """The fleet would mix the data of two agents for the same devices, and these have no pods."""
     selector = dict(each.split("=") for each in AGENTS_SELECTOR.split(","))
     running = of_kind(manifest(use), "DaemonSet", "Deployment")
     assert running
@@ -124,8 +124,8 @@ def test_a_fleet_reads_no_other_pods_as_agents(use: str) -> None:
         assert (selector.items() <= labels.items()) == (use in ("agent", "agent-restricted"))
 
 
-def test_readers_of_one_cluster_are_one_account() -> None:
-    """Both may be applied, and what both have is the same."""
+def test_reader_manifests_share_one_account() -> None:
+    """Both can be applied together: objects that both contain are equal."""
 
     def identity(each: dict[str, Any]) -> tuple[str, ...]:
         return each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]
@@ -144,7 +144,7 @@ def test_readers_of_one_cluster_are_one_account() -> None:
     assert {namespace for _, namespace, _ in rest} == {"accelscope-system", "gpu-operator"}
 
 
-def test_restricted_needs_nothing_of_the_node() -> None:
+def test_restricted_agent_uses_nothing_of_the_node() -> None:
     for pod in agents(manifest("agent-restricted")).values():
         assert host_paths(pod) == set()
         assert "hostPID" not in pod
@@ -152,7 +152,7 @@ def test_restricted_needs_nothing_of_the_node() -> None:
         assert container(pod)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_device_plugin_alone(tmp_path: Path) -> None:
+def test_device_plugin_manifest_contains_no_agents(tmp_path: Path) -> None:
     objects = manifest(PLUGIN)
     kinds = sorted(each["kind"] for each in objects)
     assert kinds == ["ConfigMap", "DaemonSet", "Namespace", "Service", "ServiceAccount"]

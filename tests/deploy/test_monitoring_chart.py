@@ -1,4 +1,4 @@
-"""What the chart makes of rules and dashboards: the same as the files, findable, no braces eaten."""
+"""The chart's PrometheusRule and dashboards: same content as the files, with labels for discovery."""
 
 import json
 import shutil
@@ -40,17 +40,17 @@ def dashboards(objects: Objects) -> Objects:
     ]
 
 
-def test_nothing_of_it_unless_it_is_asked_for(render: Render) -> None:
+def test_rules_and_dashboards_are_off_by_default(render: Render) -> None:
     objects = render()
     assert not of_kind(objects, "PrometheusRule")
     assert not dashboards(objects)
 
 
-def test_rules_are_those_of_the_files(render: Render) -> None:
+def test_rules_are_equal_to_the_files(render: Render) -> None:
     assert rule(render(prometheusRule={"enabled": True}))["spec"]["groups"] == groups_of_files()
 
 
-def test_prometheus_takes_them_as_they_are_rendered(render: Render, tmp_path: Path) -> None:
+def test_promtool_accepts_the_rendered_rules(render: Render, tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (make test installs it)")
@@ -62,7 +62,7 @@ def test_prometheus_takes_them_as_they_are_rendered(render: Render, tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_rules_are_found_by_labels_and_put_where_it_is_said(render: Render) -> None:
+def test_rules_have_the_configured_labels_and_namespace(render: Render) -> None:
     given = {
         "enabled": True,
         "namespace": "monitoring",
@@ -75,7 +75,7 @@ def test_rules_are_found_by_labels_and_put_where_it_is_said(render: Render) -> N
     assert metadata["annotations"] == {"a": "b"}
 
 
-def test_runbooks_are_where_people_read_them(render: Render) -> None:
+def test_runbook_urls_use_the_configured_base(render: Render) -> None:
     plain = alerts(render(prometheusRule={"enabled": True}))
     assert plain["AcceleratorLost"]["annotations"]["runbook_url"] == "docs/alerts.md#acceleratorlost"
     url = "https://wiki.example.org/accelscope/alerts"
@@ -83,7 +83,7 @@ def test_runbooks_are_where_people_read_them(render: Render) -> None:
     assert all(each["annotations"]["runbook_url"] == f"{url}#{name.lower()}" for name, each in told.items())
 
 
-def test_alerts_can_be_left_out_and_labelled(render: Render) -> None:
+def test_alerts_can_be_disabled_and_labelled(render: Render) -> None:
     all_of_them = alerts(render(prometheusRule={"enabled": True}))
     given = {
         "enabled": True,
@@ -96,7 +96,7 @@ def test_alerts_can_be_left_out_and_labelled(render: Render) -> None:
     assert found["AcceleratorLost"]["labels"]["severity"] == "critical"
 
 
-def test_a_release_without_agents_does_not_miss_them(render: Render) -> None:
+def test_release_without_agents_has_no_alert_about_absent_agents(render: Render) -> None:
     found = alerts(render(agents=NO_AGENTS, prometheusRule={"enabled": True}))
     assert "AccelScopeAgentsAbsent" not in found
     assert "AccelScopeAgentDown" in found
@@ -115,17 +115,19 @@ def test_a_release_without_agents_does_not_miss_them(render: Render) -> None:
                 "grafanaDashboards": {"enabled": True},
                 "devicePlugin": {"enabled": True, "configMapName": "accelscope-dashboard-node"},
             },
-            "accelscope-dashboard-node is a ConfigMap of the dashboards",
+            "accelscope-dashboard-node is already the ConfigMap of the dashboards",
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(template: Template, values: dict[str, Any], complaint: str) -> None:
+def test_contradictory_values_are_rejected(
+    template: Template, values: dict[str, Any], complaint: str
+) -> None:
     done = template(values)
     assert done.returncode != 0
     assert complaint in done.stderr
 
 
-def test_dashboards_are_those_of_the_files(render: Render) -> None:
+def test_dashboards_are_equal_to_the_files(render: Render) -> None:
     found = dashboards(render(grafanaDashboards={"enabled": True}))
     texts = {name: text for each in found for name, text in each["data"].items()}
     assert len(found) == len(texts) == len(DASHBOARDS)
@@ -133,7 +135,7 @@ def test_dashboards_are_those_of_the_files(render: Render) -> None:
         assert json.loads(texts[f"accelscope-{file.name}"]) == json.loads(file.read_text())
 
 
-def test_dashboards_are_found_by_the_sidecar(render: Render) -> None:
+def test_dashboards_have_the_labels_of_the_sidecar(render: Render) -> None:
     plain = dashboards(render(grafanaDashboards={"enabled": True}))
     assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in plain)
     assert all("annotations" not in each["metadata"] for each in plain)

@@ -1,4 +1,4 @@
-"""What helm says after an installation: above all, what somebody has left open."""
+"""The chart's notes after an installation, above all the warnings."""
 
 import shutil
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.repository import CHART
 
 @pytest.fixture(scope="session")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """helm template does not show notes, so here they are the text of an object."""
+    """helm template does not show notes, so this renders them as the text of an object."""
     chart = tmp_path_factory.mktemp("notes") / "chart"
     shutil.copytree(CHART, chart)
     text = (chart / "templates" / "NOTES.txt").read_text()
@@ -31,11 +31,11 @@ def notes(template: Template, renderings: Renderings, chart: Path) -> Callable[[
     return run
 
 
-OPEN_TOKENS = "tokens are asked for and nothing is encrypted"
+OPEN_TOKENS = "tokens are required but the connection is not encrypted"
 OPEN_NODES = "the agents may patch all nodes"
-OPEN_FLEET = "everybody who reaches the fleet's port reads everything"
-OPEN_FLEET_TOKENS = "the fleet's tokens travel in the open"
-ROOT = "as good as root on their nodes"
+OPEN_FLEET = "the fleet requires no authentication"
+OPEN_FLEET_TOKENS = "the fleet's tokens are sent unencrypted"
+ROOT = "equivalent to root access to their nodes"
 TLS = {"tls": {"secretName": "tls"}}
 
 
@@ -43,7 +43,7 @@ TLS = {"tls": {"secretName": "tls"}}
     ("values", "warnings"),
     [
         ({}, set()),
-        ({"http": {"tokenReview": True}}, {OPEN_TOKENS, "also open the API server"}),
+        ({"http": {"tokenReview": True}}, {OPEN_TOKENS, "also give access to the API server"}),
         ({"http": {"tokenSecretName": "token"}}, {OPEN_TOKENS}),
         ({"http": {"tokenReview": True, "tokenSecretName": "token", **TLS}}, set()),
         ({"nodeObject": {"npuAnnotation": True, "admissionPolicy": False}}, {OPEN_NODES}),
@@ -64,15 +64,24 @@ TLS = {"tls": {"secretName": "tls"}}
         ),
     ],
 )
-def test_what_is_open_is_said(
+def test_insecure_settings_are_reported(
     notes: Callable[[dict[str, Any]], str], values: dict[str, Any], warnings: set[str]
 ) -> None:
     said = " ".join(notes(values).split())
-    known = {OPEN_TOKENS, OPEN_NODES, "also open the API server", OPEN_FLEET, OPEN_FLEET_TOKENS, ROOT}
+    known = {
+        OPEN_TOKENS,
+        OPEN_NODES,
+        "also give access to the API server",
+        OPEN_FLEET,
+        OPEN_FLEET_TOKENS,
+        ROOT,
+    }
     assert {each for each in known if each in said} == warnings
 
 
-REFUSED = "a job that follows annotations shows none: use a monitor (scrape.by, scrape.endpoint) or a job of"
+NEEDS_MONITOR = (
+    "which a scrape job based on annotations does not send. Use a monitor (scrape.by, scrape.endpoint)"
+)
 
 
 @pytest.mark.parametrize(
@@ -86,13 +95,13 @@ REFUSED = "a job that follows annotations shows none: use a monitor (scrape.by, 
         ({"http": {"tokenSecretName": "token"}, "scrape": {"by": "podMonitor"}}, False),
     ],
 )
-def test_who_scrapes_by_annotations_has_nothing_to_show(
+def test_scraping_by_annotations_with_authentication_is_reported(
     notes: Callable[[dict[str, Any]], str], values: dict[str, Any], is_said: bool
 ) -> None:
-    assert (REFUSED in " ".join(notes(values).split())) is is_said
+    assert (NEEDS_MONITOR in " ".join(notes(values).split())) is is_said
 
 
-def test_scheme_of_the_page(notes: Callable[[dict[str, Any]], str]) -> None:
+def test_page_url_has_scheme_and_port(notes: Callable[[dict[str, Any]], str]) -> None:
     assert "https://localhost:9410/" in notes({"http": {"port": 9410, **TLS}})
 
 
@@ -100,14 +109,14 @@ def test_scheme_of_the_page(notes: Callable[[dict[str, Any]], str]) -> None:
     ("others", "said"),
     [([], "The fleet reads 1 cluster."), ([{"id": "paris"}], "The fleet reads 2 clusters.")],
 )
-def test_how_many_clusters_the_fleet_reads(
+def test_number_of_clusters_of_the_fleet(
     notes: Callable[[dict[str, Any]], str], others: list[dict[str, Any]], said: str
 ) -> None:
     fleet = {"enabled": True, "auth": {"tokensSecretName": "tokens"}, "clusters": others}
     assert said in notes({"fleet": fleet})
 
 
-def test_where_the_token_of_a_reader_is(notes: Callable[[dict[str, Any]], str]) -> None:
+def test_command_for_the_token_of_a_reader(notes: Callable[[dict[str, Any]], str]) -> None:
     said = notes({"fleetReader": {"enabled": True}})
     assert "kubectl get secret accelscope-fleet-reader-token -n metrics -o jsonpath='{.data.token}'" in said
     assert "accelscope-fleet-reader-token" not in notes(

@@ -1,5 +1,5 @@
-"""The commands and values that the pages tell people to use: the chart takes them, and what they name is
-there. They are also run, on a real cluster (tests/e2e/test_install_page.py, test_other_pages.py)."""
+"""The commands and values in the documentation: the chart accepts them, and the objects that they name exist.
+The end-to-end tests run them on a real cluster (tests/e2e/test_install_page.py, test_other_pages.py)."""
 
 import dataclasses
 import re
@@ -41,10 +41,10 @@ PAGES = [
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 REGISTRY = "image.registry=registry.example.org/monitoring"
-# Words of helm that only matter where there is a release already.
+# Options of helm that only matter for an existing release.
 OF_UPGRADES = {"--install", "--reset-then-reuse-values"}
 
-# Other people's, which are turned off.
+# Charts of others, which are skipped.
 THEIR_OBJECTS = {
     "clusterpolicy/cluster-policy",
     "configmap/NAME of NAMESPACE",
@@ -64,7 +64,7 @@ KINDS = {
 
 
 def commands(page: Path) -> list[list[str]]:
-    """Of its blocks and of its text, each as a list of words."""
+    """Commands in blocks and text, each as a list of words."""
     text = page.read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -73,7 +73,7 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def of_helm(page: Path) -> list[list[str]]:
-    """Those that put the chart somewhere: release and options."""
+    """Commands that install the chart: release and options."""
     found = []
     for words in commands(page):
         if words[0] == "helm" and "deploy/chart" in words:
@@ -102,7 +102,7 @@ def rendered(renderings: Renderings, words: list[str], folder: Path) -> Objects:
 
 
 def understood(objects: Objects, file: Path) -> None:
-    """Agents and fleet take what the chart tells them. Raises ConfigError."""
+    """Agents and fleet accept the rendered settings. Raises ConfigError."""
     for vendor in agents(objects):
         file.write_text(settings_text(objects))
         agent_settings(objects, vendor, str(file))
@@ -114,7 +114,7 @@ def identities(objects: Objects) -> set[str]:
     return {f"{each['kind'].lower()}/{each['metadata']['name']}" for each in objects}
 
 
-def test_there_is_something_to_try() -> None:
+def test_pages_contain_commands() -> None:
     assert {page for page, _ in HELM_COMMANDS} >= {"furiosa.md", "npu-exporter.md", "device-plugin.md"}
     assert len(HELM_COMMANDS) >= 14
 
@@ -122,7 +122,7 @@ def test_there_is_something_to_try() -> None:
 @pytest.mark.parametrize(
     ("page", "words"), HELM_COMMANDS, ids=[f"{page}-{words[0]}" for page, words in HELM_COMMANDS]
 )
-def test_the_chart_takes_it_and_it_changes_something(
+def test_command_is_valid_and_changes_the_rendering(
     renderings: Renderings, tmp_path: Path, page: str, words: list[str]
 ) -> None:
     made = rendered(renderings, words, tmp_path)
@@ -134,7 +134,7 @@ def test_the_chart_takes_it_and_it_changes_something(
 
 
 def named_objects(words: list[str]) -> set[str]:
-    """kind/name of what a command of kubectl is about; Nodes and pods are the reader's own."""
+    """kind/name of the object of a kubectl command, except nodes and pods."""
     found = {word for word in words if word.partition("/")[0] in KINDS and "/" in word}
     match words:
         case [_, verb, kind, name, *_] if verb != "create" and kind in KINDS:
@@ -143,7 +143,7 @@ def named_objects(words: list[str]) -> set[str]:
     return {f"{each} of NAMESPACE" for each in found} if "NAMESPACE" in words else found
 
 
-def test_what_kubectl_is_pointed_at_is_there(renderings: Renderings, tmp_path: Path) -> None:
+def test_objects_of_kubectl_commands_exist(renderings: Renderings, tmp_path: Path) -> None:
     there = set(THEIR_OBJECTS)
     for _, words in HELM_COMMANDS:
         there |= identities(rendered(renderings, words, tmp_path))
@@ -162,7 +162,7 @@ def test_what_kubectl_is_pointed_at_is_there(renderings: Renderings, tmp_path: P
     assert not {(page, each) for page, each in asked if each not in there}
 
 
-# --- what the text names ----------------------------------------------------------------------------------
+# --- names in the text ------------------------------------------------------------------------------------
 
 
 def keys(settings: Any) -> set[str]:
@@ -170,7 +170,7 @@ def keys(settings: Any) -> set[str]:
 
 
 def is_value(path: str) -> bool:
-    """Does values.yaml have it? Under `config` the settings of the programs do."""
+    """Whether values.yaml, or the settings of a program below `config`, has the key."""
     place: Any = VALUES
     parts = path.split(".")
     for at, name in enumerate(parts):
@@ -201,7 +201,7 @@ def named_values(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_values_that_the_text_names_are_there(page: Path) -> None:
+def test_values_in_the_text_exist(page: Path) -> None:
     unknown = {each for each in named_values(page) if not is_value(each)}
     assert not unknown
 
@@ -218,24 +218,24 @@ def test_values_that_the_text_names_are_there(page: Path) -> None:
         ("nodeObject.npuAnnotations", False),
     ],
 )
-def test_a_value_that_is_not_there_is_noticed(path: str, known: bool) -> None:
+def test_unknown_value_is_detected(path: str, known: bool) -> None:
     assert is_value(path) is known
 
 
 def value_blocks(page: Path) -> list[dict[str, Any]]:
-    """Blocks of YAML that are values of the chart."""
+    """YAML blocks that contain values of the chart."""
     blocks = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     read = [yaml.safe_load(block) for block in blocks]
     return [each for each in read if isinstance(each, dict) and set(each) <= set(VALUES)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_of_values_are_taken(render: Render, tmp_path: Path, page: Path) -> None:
+def test_values_blocks_are_valid(render: Render, tmp_path: Path, page: Path) -> None:
     for values in value_blocks(page):
         understood(render(**values), tmp_path / "agent.yaml")
 
 
-def test_quota_of_the_page_is_for_the_class_of_the_device_plugin(render: Render) -> None:
+def test_quota_in_the_docs_uses_the_plugins_priority_class(render: Render) -> None:
     text = (DOCS / "device-plugin.md").read_text()
     blocks = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)]
     [quota] = [each for each in blocks if each.get("kind") == "ResourceQuota"]
@@ -248,7 +248,7 @@ def test_quota_of_the_page_is_for_the_class_of_the_device_plugin(render: Render)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_are_named_are_there(page: Path) -> None:
+def test_files_in_the_text_exist(page: Path) -> None:
     named = set(re.findall(r"\bdeploy/[\w./-]+\w", page.read_text()))
     made_by_the_reader = {"deploy/image/wheels"}
     assert not {each for each in named - made_by_the_reader if not (REPOSITORY / each).exists()}
@@ -262,25 +262,25 @@ def test_files_that_are_named_are_there(page: Path) -> None:
         ("fleet", FleetSettings, {"--token-file", "--force"}),  # of the agent, of pipx
     ],
 )
-def test_flags_that_are_named_are_there(page: str, settings: Any, others: set[str]) -> None:
+def test_flags_in_the_text_exist(page: str, settings: Any, others: set[str]) -> None:
     named = set(re.findall(r"`(--[a-z-]+)", (DOCS / f"{page}.md").read_text()))
     known = {flag_name(each.name) for each in settings_of(settings)}
     assert named
     assert not named - known - others
 
 
-# --- what the fleet is told -------------------------------------------------------------------------------
+# --- fleet ------------------------------------------------------------------------------------------------
 
 
 def blocks_with(page: Path, key: str) -> list[str]:
-    """Blocks of YAML, also those in a list of steps, that have this key and no other."""
+    """YAML blocks, also within lists, whose only key is this."""
     found = re.findall(r"^( *)```yaml\n(.*?)^\1```$", page.read_text(), re.MULTILINE | re.DOTALL)
     texts = [textwrap.dedent(text) for _, text in found]
     return [text for text in texts if set(yaml.safe_load(text)) == {key}]
 
 
 @pytest.mark.parametrize("page", ["fleet", "switching/exec-collector"])
-def test_lists_of_clusters_are_taken(page: str, tmp_path: Path) -> None:
+def test_lists_of_clusters_are_valid(page: str, tmp_path: Path) -> None:
     blocks = blocks_with(DOCS / f"{page}.md", "clusters")
     assert blocks
     for block in blocks:
@@ -288,7 +288,7 @@ def test_lists_of_clusters_are_taken(page: str, tmp_path: Path) -> None:
         assert load_clusters(str(tmp_path / "clusters.yaml"))
 
 
-def test_tokens_are_taken(tmp_path: Path) -> None:
+def test_token_files_are_valid(tmp_path: Path) -> None:
     [block] = blocks_with(DOCS / "fleet.md", "tokens")
     (tmp_path / "tokens.yaml").write_text(block)
     [token] = read_tokens(str(tmp_path / "tokens.yaml"))
@@ -296,21 +296,21 @@ def test_tokens_are_taken(tmp_path: Path) -> None:
 
 
 def documented_keys() -> dict[str, str]:
-    """Of the clusters file, with their defaults."""
+    """Keys of the clusters file with their defaults."""
     text = (DOCS / "fleet.md").read_text()
     [table] = re.findall(r"^\| key \| default \|.*?\n\n", text, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| `([\w.]+)` \|(.*?)\|.*\|$", table, re.MULTILINE)
     return {key: default.strip() for key, default in rows}
 
 
-def test_every_key_of_the_clusters_file_is_told(tmp_path: Path) -> None:
+def test_every_key_of_the_clusters_file_is_documented(tmp_path: Path) -> None:
     wanted = {".".join([*place, key]) for place in SECTIONS for key in keys_of(place, tmp_path)}
     inner = {".".join(place) for place in SECTIONS}
     assert documented_keys().keys() == wanted - inner
 
 
 @pytest.mark.parametrize("entry", [AgentsEntry(), ExecEntry(), PrometheusEntry(url="https://x")])
-def test_defaults_of_sources_are_told(entry: Any) -> None:
+def test_defaults_of_sources_are_documented(entry: Any) -> None:
     told = documented_keys()
     source = type(entry).__name__.removesuffix("Entry").lower()
     for field in dataclasses.fields(entry):

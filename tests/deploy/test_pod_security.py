@@ -1,5 +1,5 @@
-"""The chart's pods against the Pod Security Standards: nothing deviates from `restricted` but what a feature
-needs, and docs/security.md tells of it."""
+"""The chart's pods against the Pod Security Standards: they deviate from `restricted` only as far as a
+feature needs, and docs/security.md lists it."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ ANY_AGENT = frozenset((*VENDORS, "any"))
 
 HOST_PATH = frozenset({Control.HOST_PATH, Control.VOLUME_TYPES})
 USER_0 = frozenset({Control.NON_ROOT, Control.NON_ROOT_USER})
-# A privileged container drops no capability, and the API server refuses it if it forbids escalation.
+# A privileged container cannot drop capabilities, and the API server rejects it if it forbids escalation.
 PRIVILEGED = frozenset({Control.PRIVILEGED, Control.CAPABILITIES, Control.ESCALATION}) | USER_0
 PTRACE = frozenset({Control.CAPABILITIES})
 NAMESPACES = frozenset({Control.HOST_NAMESPACES})
@@ -28,7 +28,7 @@ NAMESPACES = frozenset({Control.HOST_NAMESPACES})
 
 @dataclass(frozen=True)
 class Feature:
-    """A row of docs/security.md: what it sets, and which controls of `restricted` it breaks in which pods."""
+    """A row of docs/security.md: the values of a feature, and the controls that it breaks in which pods."""
 
     row: str  # the first of the row's values of the chart, as the page has it
     values: dict[str, Any]
@@ -122,7 +122,7 @@ DEVICE_PLUGIN = Feature(
     "a socket in the kubelet's folder, which is root's",
 )
 FLEET_ON = {"enabled": True, "auth": {"tokensSecretName": "tokens"}}
-# They bring rights at the API server, or nothing: a pod with them is admitted at `restricted`.
+# Only permissions at the API server, or nothing: pods with these features are admitted at `restricted`.
 HARMLESS = [
     Feature("agents.nvidia", {"agents": {"nvidia": {"enabled": True}}}),
     Feature("agents.amd", {"agents": {"amd": {"enabled": True}}}),
@@ -148,7 +148,7 @@ FEATURES = [*COMMON, *OF_VENDORS, DEVICE_PLUGIN, *HARMLESS]
 
 
 def merged(*given: dict[str, Any]) -> dict[str, Any]:
-    """The later goes first."""
+    """Later values take precedence."""
     found: dict[str, Any] = {}
     for values in given:
         for key, value in values.items():
@@ -158,7 +158,7 @@ def merged(*given: dict[str, Any]) -> dict[str, Any]:
 
 
 def pods(objects: Objects) -> dict[str, dict[str, Any]]:
-    """The specifications of all that runs, by vendor of the agent or by component."""
+    """Specifications of all pods by vendor of the agent or by component."""
     running = of_kind(
         objects, "DaemonSet", "Deployment", "StatefulSet", "Job", "CronJob", "Pod", "ReplicaSet"
     )
@@ -182,7 +182,7 @@ def in_order(controls: set[Control]) -> list[str]:
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.row)
-def test_each_feature_alone_breaks_what_it_says(render: Render, feature: Feature) -> None:
+def test_each_feature_breaks_only_its_documented_controls(render: Render, feature: Feature) -> None:
     for name, pod in pods(render(**merged(OFF, feature.values))).items():
         assert in_order(broken_of_restricted(pod)) == in_order(expected(name, feature)), name
         assert bool(feature.breaks) == bool(feature.why), "a deviation has a reason"
@@ -198,10 +198,10 @@ EVERY_COMBINATION: list[tuple[Sequence[Feature], Sequence[Feature]]] = [
     [*EVERY_COMBINATION, ((), OF_VENDORS), (COMMON, OF_VENDORS)],
     ids=lambda features: "+".join(each.row.rpartition(".")[2] for each in features) or "none",
 )
-def test_features_together_break_no_more(
+def test_combined_features_break_no_further_controls(
     render: Render, chosen: Sequence[Feature], of_vendors: Sequence[Feature]
 ) -> None:
-    """Beside all that is harmless; of two that exclude each other the one that is chosen."""
+    """Together with all harmless features."""
     features = [*HARMLESS, *of_vendors, *chosen]
     beside = {"http": {"tokenSecretName": "token"}}
     found = pods(render(**merged(OFF, beside, *(each.values for each in features))))
@@ -212,7 +212,7 @@ def test_features_together_break_no_more(
 
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("of_vendors", [[], OF_VENDORS], ids=["sysfs", "tools"])
-def test_device_plugin_has_what_its_vendors_agent_has(
+def test_device_plugin_has_the_privileges_of_its_vendors_agent(
     render: Render, of_vendors: list[Feature], vendor: str
 ) -> None:
     on = {"agents": NO_AGENTS, "devicePlugin": {"enabled": True, "vendor": vendor}}
@@ -221,7 +221,7 @@ def test_device_plugin_has_what_its_vendors_agent_has(
     )
     [(name, pod)] = pods(objects).items()
     assert name == PLUGIN
-    # It looks for nobody's processes, so that openFiles is not its own.
+    # The plugin does not look for processes, so openFiles does not apply.
     borrowed = [each for each in of_vendors if each.breaks >= PRIVILEGED]
     allowed = expected(PLUGIN, DEVICE_PLUGIN) | expected(vendor, *borrowed)
     assert broken_of_restricted(pod) <= allowed
@@ -229,7 +229,7 @@ def test_device_plugin_has_what_its_vendors_agent_has(
 
 
 def test_default_chart(render: Render) -> None:
-    """What everybody gets who sets nothing, in one place to be read."""
+    """The default privileges, listed in one place."""
     assert {name: in_order(broken_of_baseline(pod)) for name, pod in pods(render()).items()} == {
         "nvidia": ["Host Namespaces", "HostPath Volumes"],
         "amd": ["Host Namespaces", "HostPath Volumes"],
@@ -241,7 +241,7 @@ def test_default_chart(render: Render) -> None:
 @pytest.mark.parametrize(
     "manifest", sorted((REPOSITORY / "deploy" / "manifests").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_plain_manifests_namespace_is_of_the_level_that_its_pods_need(manifest: Path) -> None:
+def test_namespace_of_a_manifest_has_the_level_of_its_pods(manifest: Path) -> None:
     objects = read_objects(manifest.read_text())
     below = any(broken_of_baseline(pod) for pod in pods(objects).values())
     broken = any(broken_of_restricted(pod) for pod in pods(objects).values())
@@ -262,7 +262,7 @@ SIGNS = {
 
 
 def told_privileges() -> dict[str, str]:
-    """By the first of the row's values of the chart."""
+    """Rows by the first value of the chart in the row."""
     text = (REPOSITORY / "docs" / "security.md").read_text()
     table = text.partition("## Feature, privilege, why")[2].partition("\n## ")[0]
     rows = [
@@ -273,12 +273,12 @@ def told_privileges() -> dict[str, str]:
     return {re.findall(r"`(.+?)`", value)[0]: privilege for _, value, _, privilege, *_ in rows}
 
 
-def test_page_has_a_row_for_each_feature_and_no_other() -> None:
+def test_security_page_has_one_row_for_each_feature() -> None:
     assert sorted(told_privileges()) == sorted(each.row for each in FEATURES)
 
 
 @pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.row)
-def test_page_tells_what_deviates(feature: Feature) -> None:
+def test_security_page_lists_the_deviations(feature: Feature) -> None:
     privilege = told_privileges()[feature.row]
     told = {control for broken, sign in SIGNS.items() if re.search(sign, privilege) for control in broken}
     assert in_order(told) == in_order(set(feature.breaks))
@@ -332,7 +332,7 @@ def with_context(**fields: Any) -> dict[str, Any]:
         ({**GOOD, "initContainers": [{}]}, set(), {Control.ESCALATION, Control.CAPABILITIES}),
     ],
 )  # fmt: skip
-def test_checker_knows_the_standard(
+def test_checker_implements_the_standard(
     pod: dict[str, Any], of_baseline: set[Control], of_restricted: set[Control]
 ) -> None:
     assert in_order(broken_of_baseline(pod)) == in_order(of_baseline)

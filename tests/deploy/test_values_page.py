@@ -1,4 +1,4 @@
-"""docs/chart-values.md is as the chart's values and their comments say."""
+"""docs/chart-values.md is up to date with the chart's values."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ What the group is for, with a page of its own ([fleet.md](fleet.md)):
 one   as it stands
 ```
 
-| key | default | what it is |
+| key | default | meaning |
 |---|---|---|
 | `group.plain` | `10s` |  |
 | `group.beside` |  | empty: any |
@@ -56,7 +56,7 @@ one   as it stands
 
 ## Single values
 
-| key | default | what it is |
+| key | default | meaning |
 |---|---|---|
 | `single` | `{a: 1}` |  |
 """
@@ -70,7 +70,7 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield prefix + key
 
 
-def test_the_page_is_as_the_values_say() -> None:
+def test_values_page_is_up_to_date() -> None:
     assert PAGE.read_text() == reference(), "run make docs"
 
 
@@ -80,7 +80,7 @@ def test_every_value_has_a_row() -> None:
         assert leaf in rows or leaf.rpartition(".")[0] in rows, leaf
 
 
-def test_comments_become_what_it_is(tmp_path: Path) -> None:
+def test_comments_become_the_meaning(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(COMMENTED)
     assert reference(file).partition("\n\n## ")[2] == MADE.removeprefix("## ")

@@ -1,4 +1,4 @@
-"""Values of the chart that many tests give."""
+"""Values of the chart that several tests use."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""docs/chart-values.md, from the chart's values.yaml: its keys and defaults, and what its comments say."""
+"""Generates docs/chart-values.md from the keys, defaults and comments of the chart's values.yaml."""
 
 import re
 from collections.abc import Iterator
@@ -13,22 +13,21 @@ VALUES = CHART / "values.yaml"
 _HEAD = """\
 # Values of the chart
 
-<!-- Made from deploy/chart/values.yaml by `make docs`; a test compares them. -->
+<!-- Generated from deploy/chart/values.yaml by `make docs`; a test compares them. -->
 
-For `--set KEY=VALUE` and for files that `-f` names. The chart refuses a key that is not here. A list of yours
-takes the place of the default one, a mapping is merged with it; an empty default is an empty text.
-[Install](install.md) tells how values are used together, and [Security](security.md) which privilege each
-feature brings.
+For `--set KEY=VALUE` and for values files (`-f`). The chart rejects unknown keys. Your list replaces the
+default list; your mapping is merged with the default. An empty default is an empty string. See
+[Install](install.md) for examples and [Security](security.md) for the privileges of each feature.
 """
 
 _SINGLE = "\n## Single values\n\n"
 
-_COLUMNS = "| key | default | what it is |\n|---|---|---|\n"
+_COLUMNS = "| key | default | meaning |\n|---|---|---|\n"
 
 
 @dataclass(frozen=True)
 class _Key:
-    """A key of the file. `node` is its value, with places in the file."""
+    """A key of the file. `node` is its value with its position."""
 
     name: str
     line: int
@@ -41,7 +40,7 @@ class _Key:
 
 
 def reference(path: Path = VALUES) -> str:
-    return _Page(path.read_text()).made()
+    return _Page(path.read_text()).render()
 
 
 class _Page:
@@ -49,7 +48,7 @@ class _Page:
         self._text = text
         self._lines = text.splitlines()
 
-    def made(self) -> str:
+    def render(self) -> str:
         document = yaml.compose(self._text)
         assert isinstance(document, yaml.MappingNode)
         keys = list(_keys(document))
@@ -57,19 +56,19 @@ class _Page:
         for key in keys:
             if key.has_keys:
                 about = _paragraphs(self._above(key))
-                rows = "".join(self._rows(key, told=True))
+                rows = "".join(self._rows(key, described=True))
                 parts.append(f"\n## {key.name}\n\n{about}{_COLUMNS}{rows}")
         single = "".join(row for key in keys if not key.has_keys for row in self._rows(key))
         parts.append(_SINGLE + _COLUMNS + single)
         return "".join(parts)
 
-    def _rows(self, key: _Key, *, told: bool = False) -> Iterator[str]:
-        """The key's own row, where it has something to say, and those of the keys below it. `told`: what it
-        is for stands above the table."""
+    def _rows(self, key: _Key, *, described: bool = False) -> Iterator[str]:
+        """The rows of a key and of the keys below it. `described`: the key's comment is already above the
+        table, so it has no row of its own."""
         if not key.has_keys:
             yield _row(key.name, self._default(key.node), self._meaning(key))
             return
-        if not told and (meaning := self._meaning(key)):
+        if not described and (meaning := self._meaning(key)):
             yield _row(key.name, "", meaning)
         assert isinstance(key.node, yaml.MappingNode)
         for below in _keys(key.node, f"{key.name}."):
@@ -91,7 +90,7 @@ class _Page:
         return f"{_code(written)} {_escaped(comment)}".strip()
 
     def _above(self, key: _Key) -> list[str]:
-        """The comment that ends right above a key, without its marks."""
+        """The comment directly above a key, without comment marks."""
         first = key.line
         mark = " " * key.column + "#"
         while first > 0 and self._lines[first - 1].startswith(mark):
@@ -114,7 +113,7 @@ def _is_list_of_lines(node: yaml.Node) -> bool:
 
 
 def _is_example(line: str) -> bool:
-    """Comments indent what is to be read as it stands."""
+    """Examples in comments are indented."""
     return line.startswith("   ")
 
 

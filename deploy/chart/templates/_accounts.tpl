@@ -1,6 +1,6 @@
 {{/*
-Who the agents are at the API server. Those that write the NPUs' annotation are somebody else than the rest, so that no
-other vendor's agent may patch nodes for it; what all of them do is granted to both.
+ServiceAccounts of the agents. Agents that write the NPU annotation use a second account, so that no other vendor's
+agent may patch nodes. Permissions that all agents need are granted to both.
 */}}
 
 {{- define "accelscope.serviceAccountName" -}}
@@ -11,15 +11,15 @@ other vendor's agent may patch nodes for it; what all of them do is granted to b
 {{- end -}}
 {{- end -}}
 
-{{/* Of one agent, from (root, name). An account that somebody else made is that of all agents. */}}
+{{/* The account of one agent, from (root, name). With serviceAccount.create=false all agents use the same account. */}}
 {{- define "accelscope.account" -}}
 {{- include "accelscope.serviceAccountName" .root -}}
 {{- if and .root.Values.serviceAccount.create (include "accelscope.writesNpuAnnotation" .) -}}-npu-annotation{{- end -}}
 {{- end -}}
 
 {{/*
-The accounts of the agents that are on, each with the annotations that it is to write. That of devices has the vendor in
-its name, so that two agents of one node do not overwrite each other's; without, it is that of agents.any.
+The accounts of the enabled agents, each with the annotations that it writes. The devices annotation contains the vendor,
+so that two agents of one node do not overwrite each other's; agents.any writes the one without vendor.
 */}}
 {{- define "accelscope.accounts" -}}
 {{- $accounts := dict -}}
@@ -36,7 +36,7 @@ its name, so that two agents of one node do not overwrite each other's; without,
 {{- toYaml $accounts -}}
 {{- end -}}
 
-{{/* Those of them that patch their Node. */}}
+{{/* The accounts that patch their Node. */}}
 {{- define "accelscope.writers" -}}
 {{- $labels := eq (include "accelscope.featureLabels" .) "node" -}}
 {{- $writers := list -}}

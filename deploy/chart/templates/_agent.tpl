@@ -1,6 +1,6 @@
 {{/*
-What one vendor's agent gets beyond what all have, from (root, name, agent): `privileged`, `capabilities`, `root`
-(must it be user 0), `env`, `hostPaths`, `scratch` (a writable /tmp), `resources`, `runtimeClassName`.
+Vendor-specific parts of an agent's pod, from (root, name, agent): `privileged`, `capabilities`, `root` (run as user 0),
+`env`, `hostPaths`, `scratch` (a writable /tmp), `resources`, `runtimeClassName`.
 */}}
 {{- define "accelscope.privileges" -}}
 {{- $values := .root.Values -}}
@@ -15,7 +15,7 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- if ne .name "any" }}{{ $_ := set $env "READERS" .name }}{{ end -}}
 {{- if include "accelscope.writesNpuAnnotation" . }}{{ $_ := set $env "NPU_ANNOTATION" "true" }}{{ end -}}
 
-{{- /* What only some vendors' values have: see agents in values.yaml. */ -}}
+{{- /* Values that only some vendors have: see agents in values.yaml. */ -}}
 {{- if $agent.driverRoot -}}
 {{- $privileged = true -}}
 {{- $runtimeClassName = "" -}}
@@ -45,7 +45,7 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- $_ := set $env "NPU_SMI_PATH" . -}}
 {{- end -}}
 {{- with $agent.driver.dcmi -}}
-{{- /* Where the node has it: what the device plugin finds here is what it has containers given of the node. */ -}}
+{{- /* At the same path as on the node, since the device plugin passes these paths to containers. */ -}}
 {{- $paths = append $paths (dict "path" . "type" "Directory") -}}
 {{- if ne . "/usr/local/dcmi" }}{{ $_ := set $env "LD_LIBRARY_PATH" . }}{{ end -}}
 {{- end -}}
@@ -53,7 +53,7 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 
 {{- if $scratch }}{{ $_ := set $env "HOME" "/tmp" }}{{ end -}}
 {{- $resources := deepCopy ($values.resources | default dict) -}}
-{{- /* Tools need more than the usual limit; a limit that somebody set stays. */ -}}
+{{- /* Tools need more than the default limit; a limit set by the user is kept. */ -}}
 {{- if and $memory (eq (dig "limits" "memory" "64Mi" $resources) "64Mi") }}{{ $_ := set $resources "limits" (merge (dict "memory" $memory) ($resources.limits | default dict)) }}{{ end -}}
 {{- $nfd := eq (include "accelscope.featureLabels" .root) "nfd" -}}
 {{- dict
@@ -69,8 +69,8 @@ What one vendor's agent gets beyond what all have, from (root, name, agent): `pr
 {{- end -}}
 
 {{/*
-The node's folder for what this agent keeps over a restart, from (root, name); empty: none. Each agent of a node has its
-own. Only pods that hold devices are idle, so that without podResources there is nothing to keep.
+The agent's state folder on the node, from (root, name); empty: none. Each agent of a node has its own. Idle times need
+allocations, so without podResources there is no state.
 */}}
 {{- define "accelscope.stateFolder" -}}
 {{- $attribution := .root.Values.attribution -}}
@@ -79,7 +79,7 @@ own. Only pods that hold devices are idle, so that without podResources there is
 {{- end -}}
 {{- end -}}
 
-{{/* Of a node's labels, "key=value" or "key", from (label, with, without): the operators for it. */}}
+{{/* Match expression for a node label "key=value" or "key", from (label, with, without): operators with and without value. */}}
 {{- define "accelscope.expression" -}}
 {{- $pair := splitn "=" 2 .label -}}
 {{- if contains "=" .label -}}
@@ -90,8 +90,8 @@ own. Only pods that hold devices are idle, so that without podResources there is
 {{- end -}}
 
 {{/*
-Any of the labels is enough, or the user's own affinity says where; a node that agents.any has is in no case ours.
-Terms are alternatives, so each of them must say so.
+Affinity from the labels, one of which must match, or from the user. Nodes of agents.any are always excluded; since terms
+are alternatives, each term contains the exclusion.
 */}}
 {{- define "accelscope.affinity" -}}
 {{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}

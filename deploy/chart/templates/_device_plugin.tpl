@@ -10,7 +10,7 @@
 {{- mergeOverwrite (include "accelscope.labels" . | fromYaml) (dict "app.kubernetes.io/component" "device-plugin") | toYaml -}}
 {{- end -}}
 
-{{/* An account of its own, without any right: that of the agents may list pods. */}}
+{{/* A ServiceAccount without permissions: that of the agents may list pods. */}}
 {{- define "accelscope.devicePlugin.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- include "accelscope.devicePlugin.name" . -}}
@@ -24,7 +24,7 @@
 {{- (.Values.devicePlugin.config | default dict).pluginDir | default (printf "%s/device-plugins" .Values.attribution.kubeletFolder) -}}
 {{- end -}}
 
-{{/* How this vendor's driver is reached is what its agent has; what only the agent is for is left out. */}}
+{{/* Access to the driver as configured for the vendor's agent, without the parts that only the agent needs. */}}
 {{- define "accelscope.devicePlugin.privileges" -}}
 {{- $plugin := .Values.devicePlugin -}}
 {{- $agent := deepCopy (index .Values.agents $plugin.vendor) -}}
@@ -35,7 +35,7 @@
 {{- merge (dict "root" true "env" $env "resources" ($plugin.resources | default dict)) (omit $privileges "env" "resources") | toYaml -}}
 {{- end -}}
 
-{{/* Settings that a value of the chart stands for, because more depends on them. */}}
+{{/* Settings that must be set through a value of the chart, because other objects depend on them. */}}
 {{- define "accelscope.devicePlugin.ownSettings" -}}
 vendor: devicePlugin.vendor
 exporterPort: devicePlugin.port
@@ -43,8 +43,8 @@ podResourcesSocket: attribution.kubeletFolder
 {{- end -}}
 
 {{/*
-Settings that the plugin takes from its file only, once there is one, as Furiosa's does; a test compares them with its
-declarations. From flags and variables of the values the plugin would refuse them in every pod.
+Settings that the plugin reads only from its file if there is one, as Furiosa's plugin does; a test compares them with the
+declarations. The plugin would reject them as flags or environment variables.
 */}}
 {{- define "accelscope.devicePlugin.ofTheFile" -}}
 defaultPe interval disabledDevices pluginDir socketName resourceName vendor shares partition
@@ -57,11 +57,11 @@ defaultPe interval disabledDevices pluginDir socketName resourceName vendor shar
 {{- $own := index (include "accelscope.devicePlugin.ownSettings" $ | fromYaml) $key -}}
 {{- $instead := $own | default (printf "devicePlugin.config.%s" $key) -}}
 {{- range $plugin.extraArgs -}}
-{{- if eq $flag (first (splitList "=" .)) }}{{ fail (printf "devicePlugin.extraArgs: %s cannot stand beside the plugin's file: set %s instead" . $instead) }}{{ end -}}
+{{- if eq $flag (first (splitList "=" .)) }}{{ fail (printf "devicePlugin.extraArgs: %s cannot be combined with the plugin's configuration file: set %s instead" . $instead) }}{{ end -}}
 {{- end -}}
 {{- $variable := snakecase $key | upper -}}
 {{- range $place, $env := dict "devicePlugin" $plugin.env (printf "agents.%s" $plugin.vendor) (index $.Values.agents $plugin.vendor).env -}}
-{{- if hasKey ($env | default dict) $variable }}{{ fail (printf "%s.env.%s cannot stand beside the device plugin's file: set %s instead" $place $variable $instead) }}{{ end -}}
+{{- if hasKey ($env | default dict) $variable }}{{ fail (printf "%s.env.%s cannot be combined with the device plugin's configuration file: set %s instead" $place $variable $instead) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- $taken := dict -}}
@@ -72,7 +72,7 @@ defaultPe interval disabledDevices pluginDir socketName resourceName vendor shar
 {{- if .Values.grafanaDashboards.enabled -}}
 {{- range $path, $_ := .Files.Glob "dashboards/*.json" }}{{ $_ := set $taken (printf "%s-dashboard-%s" (include "accelscope.fullname" $) (base $path | trimSuffix ".json")) "the dashboards" }}{{ end -}}
 {{- end -}}
-{{- with index $taken $plugin.configMapName }}{{ fail (printf "devicePlugin.configMapName: %s is a ConfigMap of %s: choose another name" $plugin.configMapName .) }}{{ end -}}
+{{- with index $taken $plugin.configMapName }}{{ fail (printf "devicePlugin.configMapName: %s is already the ConfigMap of %s: choose another name" $plugin.configMapName .) }}{{ end -}}
 {{- end -}}
 
 {{- define "accelscope.devicePlugin.config" -}}
@@ -86,14 +86,14 @@ defaultPe interval disabledDevices pluginDir socketName resourceName vendor shar
 {{- end -}}
 
 {{/*
-Settings that the plugin takes up without a restart; a test compares them with its declarations. Not `partition`,
-which is a resource of another name.
+Settings that the plugin reloads without a restart; a test compares them with the declarations. Not `partition`, which
+changes the resource name.
 */}}
 {{- define "accelscope.devicePlugin.reloadable" -}}
 logLevel logFormat defaultPe shares disabledDevices cdi interval unhealthyAfter healthyAfter unansweredAfter
 {{- end -}}
 
-{{/* Changes when the DaemonSet must be rolled for the new settings. */}}
+{{/* A checksum that changes if the DaemonSet must be restarted for new settings. */}}
 {{- define "accelscope.devicePlugin.restartChecksum" -}}
 {{- $config := include "accelscope.devicePlugin.config" . | fromYaml -}}
 {{- range splitList " " (include "accelscope.devicePlugin.reloadable" .) }}{{ $_ := unset $config . }}{{ end -}}

@@ -3,8 +3,8 @@
 {{- end -}}
 
 {{/*
-`namespace`, `pod` and `container` of the page name the workload. honorLabels keeps them; the target's own, which
-name the agent, are dropped, so that a device that nobody holds is not put down to the agent.
+The labels `namespace`, `pod` and `container` name the workload. honorLabels keeps them. The target's own labels, which
+name the agent, are dropped, so that unallocated devices are not attributed to the agent.
 */}}
 {{- define "accelscope.endpoint" -}}
 {{- $endpoint := dict
@@ -43,7 +43,7 @@ name the agent, are dropped, so that a device that nobody holds is not put down 
 {{- mergeOverwrite $endpoint $own | toYaml -}}
 {{- end -}}
 
-{{/* Those exporters are scraped without honorLabels, and their dashboards use what Prometheus made of it. */}}
+{{/* The original exporters are scraped without honorLabels, and their dashboards use the resulting exported_* labels. */}}
 {{- define "accelscope.exportedCopy" -}}
 sourceLabels: [__name__, {{ .label }}]
 separator: ;

@@ -1,6 +1,6 @@
-{{/* What is switched on, once for all templates. A define gives text: "true", or nothing. */}}
+{{/* Which features are enabled. A template returns text: "true", or nothing. */}}
 
-{{/* Without agents there is nothing for them either: the device plugin may be all that is wanted. */}}
+{{/* The chart can also be installed without agents, for the device plugin only. */}}
 {{- define "accelscope.runsAgents" -}}
 {{- range .Values.agents }}{{ if .enabled }}true{{ end }}{{ end -}}
 {{- end -}}
@@ -14,12 +14,12 @@
 {{- .Values.nodeObject.featureLabels | default "off" -}}
 {{- end -}}
 
-{{/* Claims come from the kubelet's socket: without it there is nothing to look up. */}}
+{{/* Claims come from the kubelet's socket, so this needs podResources. */}}
 {{- define "accelscope.resourceSlices" -}}
 {{- if and .Values.attribution.resourceSlices .Values.attribution.podResources -}}true{{- end -}}
 {{- end -}}
 
-{{/* Does this agent, of (root, name), write what the old NPU collectors wrote? Only one with such chips has it. */}}
+{{/* Does this agent, from (root, name), write the annotation of the old NPU collectors? Only agents for such chips do. */}}
 {{- define "accelscope.writesNpuAnnotation" -}}
 {{- if and .root.Values.nodeObject.npuAnnotation (has .name (list "ascend" "any")) -}}true{{- end -}}
 {{- end -}}
@@ -28,20 +28,20 @@
 {{- if eq (include "accelscope.podSource" .) "kubelet" -}}true{{- end -}}
 {{- end -}}
 
-{{/* What all agents ask, whatever their vendor. */}}
+{{/* Does any feature that all agents share need the API server? */}}
 {{- define "accelscope.readsApiServer" -}}
 {{- if or (eq (include "accelscope.podSource" .) "api-server") (include "accelscope.resourceSlices" .) .Values.attribution.nodeLabels .Values.http.tokenReview -}}true{{- end -}}
 {{- end -}}
 
-{{/* Of this agent, from (root, name). */}}
+{{/* The same for one agent, from (root, name). */}}
 {{- define "accelscope.needsToken" -}}
 {{- $writes := has (include "accelscope.account" .) (include "accelscope.writers" .root | fromYamlArray) -}}
 {{- if or (include "accelscope.readsApiServer" .root) (include "accelscope.asksKubelet" .root) $writes -}}true{{- end -}}
 {{- end -}}
 
 {{/*
-Settings that a value of the chart stands for. In `config` they would reach the agent without the right, the mount or
-the user that they need.
+Settings that must be set through a value of the chart. In `config` the agent would lack the permission, the mount or the
+user that they need.
 */}}
 {{- define "accelscope.ownSettings" -}}
 exporterPort: http.port
@@ -67,23 +67,23 @@ featureDomains: nodeObject.featureDomains
 featureFileFolder: nodeObject.featureFileFolder
 {{- end -}}
 
-{{/* The dialects of config.dialect, which may be a list or a text with commas. */}}
+{{/* The dialects in config.dialect, a list or a comma-separated string. */}}
 {{- define "accelscope.dialects" -}}
 {{- $dialects := (.Values.config | default dict).dialect | default list -}}
 {{- if kindIs "string" $dialects }}{{ $dialects = regexSplit "\\s*,\\s*" (trim $dialects) -1 }}{{ end -}}
 {{- toYaml $dialects -}}
 {{- end -}}
 
-{{/* The file of settings: those of the user, and those that follow from features. */}}
+{{/* The configuration file: the user's settings, and those of the enabled features. */}}
 {{- define "accelscope.config" -}}
 {{- $config := deepCopy (.Values.config | default dict) -}}
 {{- range $key, $value := include "accelscope.ownSettings" . | fromYaml -}}
-{{- if hasKey $config $key }}{{ fail (printf "config.%s: set %s instead, which also brings what it needs" $key $value) }}{{ end -}}
+{{- if hasKey $config $key }}{{ fail (printf "config.%s: set %s instead, which also adds what it needs" $key $value) }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config "exporterPort" (int .Values.http.port) -}}
 {{- if .Values.dcgmCounters -}}
 {{- if not (has "dcgm" (include "accelscope.dialects" . | fromYamlArray)) }}{{ fail "dcgmCounters needs dcgm in config.dialect" }}{{ end -}}
-{{- if $config.dcgmCounters }}{{ fail "dcgmCounters and config.dcgmCounters: set one of them" }}{{ end -}}
+{{- if $config.dcgmCounters }}{{ fail "dcgmCounters and config.dcgmCounters: set only one of them" }}{{ end -}}
 {{- $_ := set $config "dcgmCounters" "/etc/accelscope/settings/dcgm-counters.csv" -}}
 {{- end -}}
 {{- with .Values.attribution -}}
@@ -122,12 +122,12 @@ featureFileFolder: nodeObject.featureFileFolder
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Settings that the agent takes up without a restart; a test compares them with the agent's declarations. */}}
+{{/* Settings that the agent reloads without a restart; a test compares them with the declarations. */}}
 {{- define "accelscope.reloadable" -}}
 logLevel logFormat collectionInterval deviceTimeout expectedDevices metricAllowlist metricDenylist maxProcessSeries labels dialect amdDialectPrefix dcgmCounters dcgmHostnameLabel shares
 {{- end -}}
 
-{{/* Changes when the DaemonSets must be rolled for the new settings. */}}
+{{/* A checksum that changes if the DaemonSets must be restarted for new settings. */}}
 {{- define "accelscope.restartChecksum" -}}
 {{- $config := include "accelscope.config" . | fromYaml -}}
 {{- range splitList " " (include "accelscope.reloadable" .) }}{{ $_ := unset $config . }}{{ end -}}

@@ -10,7 +10,7 @@
 {{- mergeOverwrite (include "accelscope.labels" . | fromYaml) (dict "app.kubernetes.io/component" "fleet") | toYaml -}}
 {{- end -}}
 
-{{/* An account of its own: no agent is to have its rights. */}}
+{{/* A separate ServiceAccount, so that agents do not get the fleet's permissions. */}}
 {{- define "accelscope.fleet.serviceAccountName" -}}
 {{- $account := .Values.fleet.serviceAccount -}}
 {{- if $account.create -}}
@@ -20,24 +20,24 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of the same registry, and with the same tag unless it has its own. */}}
+{{/* From the same registry, with the same tag unless fleet.image.tag is set. */}}
 {{- define "accelscope.fleet.image" -}}
 {{- $own := .Values.fleet.image -}}
 {{- include "accelscope.imageOf" (dict "root" . "image" (mergeOverwrite (deepCopy .Values.image) (dict "repository" $own.repository "tag" ($own.tag | default .Values.image.tag)))) -}}
 {{- end -}}
 
-{{/* Where the agents of the fleet's own cluster are. */}}
+{{/* Namespace of the agents in the fleet's own cluster. */}}
 {{- define "accelscope.fleet.agentsNamespace" -}}
 {{- .Values.fleet.ownCluster.agents.namespace | default .Release.Namespace -}}
 {{- end -}}
 
-{{/* Are they those of this release, so that how they are asked is known? */}}
+{{/* Are these the agents of this release, so that port and TLS are known? */}}
 {{- define "accelscope.fleet.readsOurAgents" -}}
 {{- $own := .Values.fleet.ownCluster -}}
 {{- if and .Values.fleet.enabled $own.enabled $own.agents.enabled (include "accelscope.runsAgents" .) (eq (include "accelscope.fleet.agentsNamespace" .) .Release.Namespace) -}}true{{- end -}}
 {{- end -}}
 
-{{/* sources.agents of the fleet's own cluster: what follows from the agents' values, and the user's keys over it. */}}
+{{/* sources.agents of the fleet's own cluster: derived from the agents' values, overridden by the user's keys. */}}
 {{- define "accelscope.fleet.ownAgents" -}}
 {{- $keys := omit .Values.fleet.ownCluster.agents "enabled" "namespace" -}}
 {{- $agents := dict "namespace" (include "accelscope.fleet.agentsNamespace" .) -}}
@@ -50,16 +50,16 @@
 {{- if $http.tokenSecretName -}}
 {{- $_ := set $agents "tokenFile" "/etc/accelscope/agents-token/token" -}}
 {{- else if and $http.tokenReview (not $keys.tokenFile) -}}
-{{- fail "fleet.ownCluster.agents: the agents ask for tokens that the API server knows (http.tokenReview), and the fleet shows its own to nobody: set http.tokenSecretName beside it, or fleet.ownCluster.agents.tokenFile" -}}
+{{- fail "fleet.ownCluster.agents: the agents require tokens that the API server reviews (http.tokenReview), and the fleet does not send its own token: also set http.tokenSecretName, or fleet.ownCluster.agents.tokenFile" -}}
 {{- end -}}
 {{- if and $http.tls.clientCASecretName (ne $keys.via "direct") -}}
-{{- fail "fleet.ownCluster.agents: the agents ask for a client certificate (http.tls.clientCASecretName), which the API server's proxy does not show: set via: direct with clientCertificateFile, clientKeyFile and caFile" -}}
+{{- fail "fleet.ownCluster.agents: the agents require a client certificate (http.tls.clientCASecretName), which the API server's proxy does not send: set via: direct with clientCertificateFile, clientKeyFile and caFile" -}}
 {{- end -}}
 {{- end -}}
 {{- mergeOverwrite $agents $keys | toYaml -}}
 {{- end -}}
 
-{{/* The clusters file: the fleet's own cluster, and the entries of the user as they are. */}}
+{{/* The clusters file: the fleet's own cluster, and the user's entries. */}}
 {{- define "accelscope.fleet.clusters" -}}
 {{- $fleet := .Values.fleet -}}
 {{- $own := $fleet.ownCluster -}}
@@ -69,7 +69,7 @@
 {{- if $own.agents.enabled }}{{ $_ := set $sources "agents" (include "accelscope.fleet.ownAgents" . | fromYaml) }}{{ end -}}
 {{- if $own.exec.enabled }}{{ $_ := set $sources "exec" (omit $own.exec "enabled") }}{{ end -}}
 {{- if $own.annotations.enabled }}{{ $_ := set $sources "annotations" dict }}{{ end -}}
-{{- if not $sources }}{{ fail "fleet.ownCluster: switch one of agents, exec and annotations on, or set fleet.ownCluster.enabled to false" }}{{ end -}}
+{{- if not $sources }}{{ fail "fleet.ownCluster: enable one of agents, exec and annotations, or set fleet.ownCluster.enabled to false" }}{{ end -}}
 {{- $account := "/var/run/secrets/kubernetes.io/serviceaccount" -}}
 {{- $server := dict "url" $own.url "tokenFile" (printf "%s/token" $account) "caFile" (printf "%s/ca.crt" $account) -}}
 {{- $entry := dict "id" $own.id "server" $server "sources" $sources -}}
@@ -79,17 +79,17 @@
 {{- $clusters = concat $clusters ($fleet.clusters | default list) -}}
 {{- $ids := list -}}
 {{- range $clusters -}}
-{{- if has .id $ids }}{{ fail (printf "fleet.clusters: the id %s is given to two clusters" .id) }}{{ end -}}
+{{- if has .id $ids }}{{ fail (printf "fleet.clusters: two clusters have the id %s" .id) }}{{ end -}}
 {{- $ids = append $ids .id -}}
 {{- end -}}
-{{- if not $ids }}{{ fail "fleet.clusters: there is none, and fleet.ownCluster.enabled is false" }}{{ end -}}
+{{- if not $ids }}{{ fail "fleet.clusters: the list is empty, and fleet.ownCluster.enabled is false" }}{{ end -}}
 {{- with $fleet.auth.tokenReviewCluster -}}
-{{- if not (has . $ids) }}{{ fail (printf "fleet.auth.tokenReviewCluster: no cluster has the id %s; there are: %s" . (join ", " $ids)) }}{{ end -}}
+{{- if not (has . $ids) }}{{ fail (printf "fleet.auth.tokenReviewCluster: no cluster has the id %s; known ids: %s" . (join ", " $ids)) }}{{ end -}}
 {{- end -}}
 {{- toYaml (dict "clusters" $clusters) -}}
 {{- end -}}
 
-{{/* Does the fleet's own cluster say whose tokens are good? */}}
+{{/* Does the fleet's own cluster review tokens? */}}
 {{- define "accelscope.fleet.reviewsHere" -}}
 {{- $fleet := .Values.fleet -}}
 {{- if and $fleet.ownCluster.enabled (eq ($fleet.auth.tokenReviewCluster | default "") $fleet.ownCluster.id) -}}true{{- end -}}
@@ -99,7 +99,7 @@
 {{- if or .Values.fleet.auth.tokensSecretName .Values.fleet.auth.tokenReviewCluster -}}true{{- end -}}
 {{- end -}}
 
-{{/* Settings that a value of the chart stands for, because more depends on them. */}}
+{{/* Settings that must be set through a value of the chart, because other objects depend on them. */}}
 {{- define "accelscope.fleet.ownSettings" -}}
 clustersFile: fleet.clusters
 listenHost: fleet.port
@@ -119,13 +119,13 @@ stateFolder: fleet.state
 {{- if hasKey $config $key }}{{ fail (printf "fleet.config.%s: set %s instead" $key $value) }}{{ end -}}
 {{- end -}}
 {{- if include "accelscope.fleet.isGuarded" . -}}
-{{- if $fleet.auth.insecureNoAuth }}{{ fail "fleet.auth.insecureNoAuth: with tokens this means nothing; leave out one of the two" }}{{ end -}}
+{{- if $fleet.auth.insecureNoAuth }}{{ fail "fleet.auth.insecureNoAuth: cannot be combined with tokens; set only one of the two" }}{{ end -}}
 {{- else if $fleet.auth.insecureNoAuth -}}
 {{- $_ := set $config "insecureNoAuth" true -}}
 {{- else -}}
-{{- fail "fleet.auth: say who may read: tokensSecretName (a Secret with tokens.yaml; docs/fleet.md tells how to make one), tokenReviewCluster (the id of a cluster whose API server vouches for tokens), or insecureNoAuth: true for everybody who reaches the port" -}}
+{{- fail "fleet.auth: set tokensSecretName (a Secret with tokens.yaml; see docs/fleet.md), tokenReviewCluster (the id of a cluster whose API server reviews tokens), or insecureNoAuth: true to allow everyone" -}}
 {{- end -}}
-{{- /* Empty: every address, of IPv4 and of IPv6. */ -}}
+{{- /* Empty: all IPv4 and IPv6 addresses. */ -}}
 {{- $config = mergeOverwrite $config (dict
   "clustersFile" "/etc/accelscope/clusters/clusters.yaml"
   "listenHost" ""
@@ -140,19 +140,19 @@ stateFolder: fleet.state
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Settings that the fleet takes up without a restart; a test compares them with its declarations. */}}
+{{/* Settings that the fleet reloads without a restart; a test compares them with the declarations. */}}
 {{- define "accelscope.fleet.reloadable" -}}
 logLevel logFormat
 {{- end -}}
 
-{{/* Changes when the pod must be replaced for the new settings. The list of clusters is re-read. */}}
+{{/* A checksum that changes if the pod must be restarted for new settings. The list of clusters is reloaded. */}}
 {{- define "accelscope.fleet.restartChecksum" -}}
 {{- $config := include "accelscope.fleet.config" . | fromYaml -}}
 {{- range splitList " " (include "accelscope.fleet.reloadable" .) }}{{ $_ := unset $config . }}{{ end -}}
 {{- toYaml $config | sha256sum | trunc 16 -}}
 {{- end -}}
 
-{{/* Ports that the fleet must reach, as far as they can be known: kubeconfigs are in Secrets. */}}
+{{/* Ports that the fleet must reach, as far as they are known: kubeconfigs are in Secrets. */}}
 {{- define "accelscope.fleet.egressPorts" -}}
 {{- $ports := list -}}
 {{- range (include "accelscope.fleet.clusters" . | fromYaml).clusters -}}
@@ -172,26 +172,26 @@ logLevel logFormat
 {{- end -}}
 
 {{/*
-What an account needs in a cluster to read it, from (root, account, component, prefix, agents: a namespace or "", via,
-exec: namespaces, reviews). Each part is a role of its own, so that one can be left out and seen to be missing.
+Roles that an account needs to read a cluster, from (root, account, component, prefix, agents: a namespace or "", via,
+exec: namespaces, reviews). One role per source.
 */}}
 {{- define "accelscope.fleet.rights" -}}
 {{- $about := . -}}
 {{- $name := include "accelscope.clusterName" .root -}}
-{{- $parts := list (dict "part" "nodes" "why" "Nodes with their labels, and the annotations that collectors write on them." "namespace" "" "rules" (list
+{{- $parts := list (dict "part" "nodes" "why" "Nodes with their labels, and the annotations that collectors write." "namespace" "" "rules" (list
     (dict "apiGroups" (list "") "resources" (list "nodes") "verbs" (list "get" "list" "watch")))) -}}
 {{- with .agents -}}
 {{- $rules := list (dict "apiGroups" (list "") "resources" (list "pods") "verbs" (list "get" "list" "watch")) -}}
 {{- if ne $about.via "direct" }}{{ $rules = append $rules (dict "apiGroups" (list "") "resources" (list "pods/proxy") "verbs" (list "get")) }}{{ end -}}
-{{- $parts = append $parts (dict "part" "agents" "why" (ternary "Agents: where they are; they are asked straight." "Agents: where they are, and asking them through the API server." (eq $about.via "direct")) "namespace" . "rules" $rules) -}}
+{{- $parts = append $parts (dict "part" "agents" "why" (ternary "Discovery of the agents, which are read directly." "Discovery of the agents, and access through the API server's proxy." (eq $about.via "direct")) "namespace" . "rules" $rules) -}}
 {{- end -}}
 {{- range .exec -}}
-{{- $parts = append $parts (dict "part" "exec" "why" "nvidia-smi in driver pods. It is a right to run any command in any pod of this namespace; \"get\" is for Kubernetes\n# before 1.35, \"create\" for later ones." "namespace" . "rules" (list
+{{- $parts = append $parts (dict "part" "exec" "why" "nvidia-smi in driver pods. Permits any command in any pod of this namespace; \"get\" is for Kubernetes\n# before 1.35, \"create\" for later ones." "namespace" . "rules" (list
     (dict "apiGroups" (list "") "resources" (list "pods") "verbs" (list "get" "list" "watch"))
     (dict "apiGroups" (list "") "resources" (list "pods/exec") "verbs" (list "get" "create")))) -}}
 {{- end -}}
 {{- if .reviews -}}
-{{- $parts = append $parts (dict "part" "reviews" "why" "Whose tokens are good." "namespace" "" "rules" (list
+{{- $parts = append $parts (dict "part" "reviews" "why" "Review of tokens." "namespace" "" "rules" (list
     (dict "apiGroups" (list "authentication.k8s.io") "resources" (list "tokenreviews") "verbs" (list "create"))
     (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create")))) -}}
 {{- end -}}

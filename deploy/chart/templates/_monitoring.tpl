@@ -3,8 +3,8 @@
 {{- end -}}
 
 {{/*
-The groups of rules/*.yaml, which Prometheus also reads as they are. Their own braces are Prometheus': they are read,
-never rendered. Where this release has no agents, that there are none is no news.
+The groups of rules/*.yaml. They contain Prometheus templates, so the files are parsed and not rendered. Without agents
+in this release, the alert about absent agents is left out.
 */}}
 {{- define "accelscope.ruleGroups" -}}
 {{- $given := .Values.prometheusRule -}}
@@ -33,7 +33,7 @@ never rendered. Where this release has no agents, that there are none is no news
 {{- end -}}
 {{- end -}}
 {{- range $off -}}
-{{- if not (has . $known) }}{{ fail (printf "prometheusRule.disabledAlerts: there is no alert %s; docs/alerts.md lists them" .) }}{{ end -}}
+{{- if not (has . $known) }}{{ fail (printf "prometheusRule.disabledAlerts: unknown alert %s; docs/alerts.md lists all alerts" .) }}{{ end -}}
 {{- end -}}
 {{- toYaml $groups -}}
 {{- end -}}

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Short enough that a vendor's name and a pod's suffix still fit into 63 characters. */}}
+{{/* Truncated so that a vendor's name and a pod's suffix fit into 63 characters. */}}
 {{- define "accelscope.fullname" -}}
 {{- $name := include "accelscope.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -14,7 +14,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Objects of the whole cluster: two releases of one name in two namespaces must not share them. */}}
+{{/* Name of cluster-scoped objects; contains the namespace, since two namespaces may have releases of the same name. */}}
 {{- define "accelscope.clusterName" -}}
 {{- printf "%s.%s" (include "accelscope.fullname" .) .Release.Namespace -}}
 {{- end -}}
@@ -25,7 +25,7 @@
 
 {{/* From (root, image). */}}
 {{- define "accelscope.imageOf" -}}
-{{- $registry := required "image.registry: name the registry that you pushed the image to; docs/install.md tells how to build it" .image.registry -}}
+{{- $registry := required "image.registry: required; set it to the registry that you pushed the image to (docs/install.md)" .image.registry -}}
 {{- printf "%s/%s:%s" (trimSuffix "/" $registry) .image.repository (default .root.Chart.AppVersion .image.tag) -}}
 {{- end -}}
 
@@ -41,12 +41,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* The vendors that have an agent of their own. `agents.any` is for nodes of several. */}}
+{{/* The vendors with an agent of their own, without `any`. */}}
 {{- define "accelscope.vendors" -}}
 {{- keys (omit .Values.agents "any") | sortAlpha | toYaml -}}
 {{- end -}}
 
-{{/* One that is enabled, for examples. */}}
+{{/* An enabled agent, for examples. */}}
 {{- define "accelscope.someAgent" -}}
 {{- $on := list -}}
 {{- range $name, $agent := .Values.agents -}}
