@@ -1,7 +1,8 @@
-# Every target sets up what it needs (scripts/setup says what it does and is done in no time the second time).
-# PYTHON=/path/to/python3.12 chooses the interpreter, APT=no keeps setup from installing Debian packages,
-# ARGS="..." is handed to what the target runs (pytest, benchmark, fuzzer, script), ACCELSCOPE_CAPTURES=folder tells
-# tests where captures are.
+# Every target runs scripts/setup first, which does nothing if everything is installed. Variables:
+# PYTHON=/path/to/python3.12   the interpreter
+# APT=no                       do not install Debian packages
+# ARGS="..."                   arguments of the target's program (pytest, benchmark, fuzzer, script)
+# ACCELSCOPE_CAPTURES=FOLDER   captures for the tests
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -10,42 +11,42 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-# Folders that hold Python, and Python outside of them.
+# Folders with Python code, and scripts outside of them.
 CODE := src tests bench demo fuzz monitoring soak
 SCRIPTS := $(addprefix scripts/,audit coverage dashboards demo docs manifests mutate pictures protobuf sbom structure) \
 	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels setup.py
 
 .PHONY: help
-help: ## show the targets
+help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 .PHONY: setup
-setup: ## make .venv from the locked versions
+setup: ## create .venv from the locked versions
 	@scripts/setup
 
 .PHONY: page
-page: ## build the fleet's web page from web/, where it is not built already
+page: ## build the fleet's web page from web/ if it is out of date
 	@scripts/page
 
 .PHONY: demo
-demo: ## run a simulated fleet with its web page, and say where to look
+demo: ## run a simulated fleet with its web page
 	@scripts/setup --need compiler --want prometheus
 	@scripts/page
 	@$(BIN)/python scripts/demo
 
 .PHONY: test
-test: ## run all tests but the end-to-end ones
+test: ## run all tests except the end-to-end tests
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
 	@scripts/page
 	scripts/npm test
 	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal tests --ignore=tests/e2e $(ARGS)
 
 .PHONY: e2e
-e2e: e2e-setup ## run the end-to-end tests: a real Prometheus scrapes the agent, a real Kubernetes runs it (as root)
+e2e: e2e-setup ## run the end-to-end tests with a real Prometheus and Kubernetes (as root)
 	@scripts/e2e $(ARGS)
 
 .PHONY: e2e-prepare
-e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm and others with Go, container images
+e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm, container images
 	$(BIN)/python -m tests.e2e.kubernetes prepare
 
 .PHONY: e2e-setup
@@ -60,16 +61,16 @@ coverage: ## measure the branch coverage of src/ by make test and make e2e toget
 	$(BIN)/python scripts/coverage $(ARGS)
 
 .PHONY: bench
-bench: ## measure the agent beside other exporters
+bench: ## compare the agent's resource use with other exporters
 	@scripts/setup --need compiler --need openssl --need node-exporter
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## look for inputs that break a parser (FUZZ_SECONDS=60 in all; ARGS="SOURCE SECONDS": one parser)
+fuzz: ## fuzz the parsers (FUZZ_SECONDS=60 in total; ARGS="SOURCE SECONDS": one parser)
 	@scripts/fuzz $(ARGS)
 
 .PHONY: prove
-prove: ## 1½ to 2 hours: a day of churn, long fuzzing, mutation of parsers and attribution, the benchmark beside its peers
+prove: ## run the long tests (1½ to 2 hours): soak, long fuzzing, mutation testing, benchmark with peers
 	@scripts/setup --need compiler --need openssl --need node-exporter
 	@failed=; try() { printf '\n=== %s\n' "$$*"; "$$@" || failed="$$failed; $$*"; }; \
 	try $(BIN)/python -m soak; \
@@ -80,7 +81,7 @@ prove: ## 1½ to 2 hours: a day of churn, long fuzzing, mutation of parsers and 
 	if [ -n "$$failed" ]; then echo "prove: FAILED: $${failed#; }"; exit 1; fi; echo 'prove: all passed'
 
 .PHONY: lint
-lint: ## check format, style, types and layers
+lint: ## check format, style, types and imports
 	@scripts/setup
 	$(BIN)/ruff format --check $(CODE) $(SCRIPTS)
 	$(BIN)/ruff check $(CODE) $(SCRIPTS)
@@ -89,7 +90,7 @@ lint: ## check format, style, types and layers
 	scripts/npm run check
 	scripts/npm run lint
 	@if command -v helm >/dev/null; then helm lint --strict --quiet --set image.registry=registry.test deploy/chart; \
-	else echo 'lint: no helm on PATH; tests/deploy lints the chart once make e2e has built one'; fi
+	else echo 'lint: no helm on PATH; tests/deploy lints the chart after make e2e has built helm'; fi
 
 .PHONY: format
 format: ## format the code and apply the linters' safe fixes
@@ -99,33 +100,33 @@ format: ## format the code and apply the linters' safe fixes
 	scripts/npm run format
 
 .PHONY: docs
-docs: ## remake the reference pages that are made from code
+docs: ## regenerate the reference pages from code
 	@scripts/setup
 	$(BIN)/python scripts/docs $(ARGS)
 
 .PHONY: dashboards
-dashboards: ## remake the Grafana dashboards and the rules that are made from code
+dashboards: ## regenerate the Grafana dashboards and Prometheus rules from code
 	@scripts/setup
 	$(BIN)/python scripts/dashboards $(ARGS)
 
 .PHONY: manifests
-manifests: ## render deploy/manifests from the chart (builds helm from its Go module where none is on PATH)
+manifests: ## regenerate deploy/manifests from the chart (builds helm if it is not on PATH)
 	@scripts/setup
 	@HELM="$$(command -v helm || $(BIN)/python -c 'from tests.e2e.kubernetes import binaries; print(binaries.program("helm"))')" \
 		$(BIN)/python scripts/manifests $(ARGS)
 
 .PHONY: pictures
-pictures: ## make the README's pictures anew, from the running demo
+pictures: ## retake the README's pictures of the running demo
 	@scripts/setup --need compiler --need chromium --need tmux
 	@scripts/page
 	$(BIN)/python scripts/pictures
 
 .PHONY: lock
-lock: ## remake requirements/*.txt from pyproject.toml (UPGRADE=1: with the newest versions)
+lock: ## update requirements/*.txt from pyproject.toml (UPGRADE=1: newest versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 .PHONY: wheel
-wheel: ## build dist/accelscope-*.tar.gz, with the web page built, and from it dist/accelscope-*.whl
+wheel: ## build the web page, dist/accelscope-*.tar.gz and dist/accelscope-*.whl
 	@scripts/setup
 	@scripts/page
 	rm -rf build dist
@@ -134,17 +135,17 @@ wheel: ## build dist/accelscope-*.tar.gz, with the web page built, and from it d
 	@ls dist/*.tar.gz dist/*.whl
 
 .PHONY: sbom
-sbom: ## write what images and page are made of, as CycloneDX, into dist/sbom
+sbom: ## write the SBOMs of the images and the page (CycloneDX) to dist/sbom
 	@scripts/setup
 	$(BIN)/python scripts/sbom $(ARGS)
 
 .PHONY: audit
-audit: ## ask whether a locked package has a known vulnerability ("not run" where nobody can be asked)
+audit: ## check the locked packages for known vulnerabilities ("not run" if no source is reachable)
 	@scripts/setup
 	$(BIN)/python scripts/audit $(ARGS)
 
 .PHONY: clean
-clean: ## remove everything that make made
+clean: ## remove everything that make created
 	rm -rf $(VENV) web/node_modules src/accelscope/fleet/page/static
 	rm -rf build dist src/*.egg-info .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .cache

@@ -124,7 +124,7 @@ def test_pages_without_end_are_no_verdict(osv: Osv, tmp_path: Path) -> None:
     osv.vulnerable, osv.pages = ("PyPI", "h2"), 1_000_000
     done = audit(osv.url, npm(tmp_path, CLEAN), "--must-run")
     assert done.returncode == 2, done.stdout
-    assert f"audit: OSV: {NOT_RUN} (OSV has more to say" in done.stdout
+    assert f"audit: OSV: {NOT_RUN} (OSV has more results" in done.stdout
 
 
 def test_what_npm_finds_fails_without_osv(tmp_path: Path) -> None:
