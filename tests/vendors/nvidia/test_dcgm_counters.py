@@ -1,4 +1,4 @@
-"""Counters files of dcgm-exporter: which families of the dialect `dcgm` are on the page, under which type."""
+"""Counters files of dcgm-exporter select the families of the dialect `dcgm` and their types."""
 
 import re
 from dataclasses import replace
@@ -78,7 +78,7 @@ FULL = replace(
     remapped_rows=RemappedRows(correctable=1, uncorrectable=0, pending=True, failed=False),
 )
 
-# field -> what a series of it says; units and codes after dcgm_fields.h
+# field -> expected labels and value; units and codes follow dcgm_fields.h
 FURTHER = {
     "DCGM_FI_PROF_SM_ACTIVE": "0.250000",
     "DCGM_FI_PROF_SM_OCCUPANCY": "0.125000",
@@ -132,7 +132,7 @@ FURTHER = {
 
 
 def next_reading(snapshot: Snapshot) -> Snapshot:
-    """Ten seconds later: links have carried more, all else is as it was."""
+    """Ten seconds later: only the traffic of links has changed."""
     after = later(snapshot)
     devices = tuple(
         replace(
@@ -151,7 +151,7 @@ def counters(tmp_path: Path) -> "Counters":
 
 
 class Counters:
-    """A counters file, and the page that it gives."""
+    """A counters file and the resulting page."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -175,19 +175,17 @@ class Counters:
 
 
 @pytest.mark.parametrize("field", FURTHER)
-def test_a_field_outside_the_default_list_is_shown_when_the_file_names_it(
-    field: str, counters: Counters
-) -> None:
+def test_a_field_outside_the_default_list_can_be_selected(field: str, counters: Counters) -> None:
     assert counters.value(field, FULL) == [FURTHER[field]]
 
 
 @pytest.mark.parametrize("field", FURTHER)
-def test_a_field_that_the_device_does_not_give_has_no_series(field: str, counters: Counters) -> None:
+def test_a_field_that_the_device_lacks_has_no_series(field: str, counters: Counters) -> None:
     bare = Device(vendor=H100.vendor, id=H100.id, index=0, read_at=H100.read_at)
     assert counters.value(field, bare) == []
 
 
-def test_only_the_fields_of_the_file_are_shown_with_its_types_and_help_texts(counters: Counters) -> None:
+def test_the_page_has_the_fields_types_and_help_texts_of_the_file(counters: Counters) -> None:
     text = counters.page(
         "# my list\n"
         "\n"
@@ -213,7 +211,7 @@ def test_only_the_fields_of_the_file_are_shown_with_its_types_and_help_texts(cou
     )
 
 
-def test_labels_of_the_file_stand_behind_the_host_name_in_the_order_of_their_names(
+def test_labels_of_the_file_follow_the_host_name_in_alphabetical_order(
     counters: Counters,
 ) -> None:
     text = counters.page(
@@ -227,7 +225,7 @@ def test_labels_of_the_file_stand_behind_the_host_name_in_the_order_of_their_nam
     ) in text
 
 
-def test_memory_of_an_instance_is_its_own(counters: Counters) -> None:
+def test_an_instance_has_its_own_memory(counters: Counters) -> None:
     assert counters.value("DCGM_FI_DEV_FB_TOTAL", CUT_H100) == ["40960", "10240"]
     assert counters.value("DCGM_FI_DEV_FB_USED_PERCENT", CUT_H100) == ["0.256410"]
 
@@ -237,7 +235,7 @@ def test_throttle_reasons_are_0_while_none_is_active(counters: Counters) -> None
     assert counters.value("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", free) == ["0"]
 
 
-def test_fields_that_cannot_be_given_are_named_with_their_line_and_the_reason(counters: Counters) -> None:
+def test_unavailable_fields_are_listed_with_line_and_reason(counters: Counters) -> None:
     made = counters.dialect(
         "DCGM_FI_DEV_GPU_TEMP, gauge, x\n"
         "# DCGM_FI_DEV_NOT_ASKED_FOR, gauge, x\n"
@@ -301,7 +299,7 @@ def test_a_file_from_windows_is_read(counters: Counters) -> None:
     assert [family.name for family in made.families] == ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_UTIL"]
 
 
-def test_without_a_file_the_default_list_is_shown() -> None:
+def test_without_a_file_the_default_list_is_used() -> None:
     [made] = dialects.load(("dcgm",))
     assert len(made.families) == 24  # the exporter's 25 without the state of vGPU licences
     assert not set(FURTHER) & {family.name for family in made.families}
@@ -309,7 +307,7 @@ def test_without_a_file_the_default_list_is_shown() -> None:
 
 
 @pytest.mark.parametrize("label", ["Hostname", "hostname"])
-def test_the_label_of_the_host_is_spelt_as_chosen(label: str) -> None:
+def test_the_host_label_can_be_selected(label: str) -> None:
     [made] = dialects.load(("dcgm",), dcgm_hostname_label=label)
     page = Exposition(families=(), dialects=[made]).render(node(RTX)).text.decode()
     assert f',{label}="worker-1",' in page

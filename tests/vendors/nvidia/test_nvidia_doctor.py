@@ -1,4 +1,4 @@
-"""GPUs on PCI, the kernel module, the device files."""
+"""Doctor checks of GPUs on PCI, the kernel module and the device files."""
 
 import errno
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ def test_only_graphics_functions_of_nvidia_are_counted(node: "NodeFolder") -> No
     assert finding.details["devices"]["0000:1b:00.0"] == {"device": "0x2330", "driver": "nvidia"}
 
 
-def test_a_node_without_gpus_is_no_fault(node: "NodeFolder") -> None:
+def test_a_node_without_gpus_is_only_a_note(node: "NodeFolder") -> None:
     assert severities(doctor.on_pci(node.subject())) == ["note"]  # no such folder
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
     assert severities(doctor.on_pci(node.subject())) == ["note"]
@@ -44,7 +44,7 @@ def test_a_node_without_gpus_is_no_fault(node: "NodeFolder") -> None:
 
 
 @pytest.mark.parametrize(("holder", "second"), [("vfio-pci", "note"), ("nouveau", "warning")])
-def test_a_gpu_that_another_driver_holds_is_told(node: "NodeFolder", holder: str, second: str) -> None:
+def test_a_gpu_bound_to_another_driver_is_reported(node: "NodeFolder", holder: str, second: str) -> None:
     node.gpu("0000:1b:00.0", holder)
     found = list(doctor.on_pci(node.subject()))
     assert severities(found) == ["ok", second]
@@ -75,19 +75,19 @@ def test_a_gpu_for_a_virtual_machine_needs_no_module(node: "NodeFolder") -> None
             },
             "590.48.01",
         ),
-        ({"proc/driver/nvidia/version": "in another tongue", "sys/module/nvidia/version": "1.2"}, "1.2"),
-        ({"proc/driver/nvidia/version": "in another tongue"}, None),
+        ({"proc/driver/nvidia/version": "unknown format", "sys/module/nvidia/version": "1.2"}, "1.2"),
+        ({"proc/driver/nvidia/version": "unknown format"}, None),
         ({}, None),
     ],
 )
-def test_the_version_of_the_loaded_module(
+def test_the_version_of_the_loaded_module_is_found(
     node: "NodeFolder", files: dict[str, str], version: str | None
 ) -> None:
     node.write(files)
     assert doctor.module_version(node.subject().paths) == version
 
 
-def test_gpus_without_the_module_are_a_warning_with_what_to_do(node: "NodeFolder") -> None:
+def test_gpus_without_the_module_are_a_warning_with_advice(node: "NodeFolder") -> None:
     node.gpu("0000:1b:00.0", None)
     [finding] = doctor.module(node.subject())
     assert finding.severity == "warning"
@@ -95,7 +95,7 @@ def test_gpus_without_the_module_are_a_warning_with_what_to_do(node: "NodeFolder
     assert "GPU Operator" in (finding.advice or "")
 
 
-def test_device_files_that_can_be_opened_are_fine(node: "NodeFolder") -> None:
+def test_device_files_that_can_be_opened_are_ok(node: "NodeFolder") -> None:
     node.gpu("0000:1b:00.0")
     node.module()
     node.device_files("nvidiactl", "nvidia0", "nvidia-uvm", "nvidia-modeset")
@@ -114,7 +114,7 @@ def test_device_files_that_can_be_opened_are_fine(node: "NodeFolder") -> None:
         (("dxg",), {}, "ok", "WSL", ""),
     ],
 )
-def test_missing_device_files(
+def test_missing_device_files_are_reported(
     node: "NodeFolder", names: tuple[str, ...], environ: dict[str, str], severity: str, word: str, todo: str
 ) -> None:
     node.module()
@@ -158,7 +158,7 @@ def test_device_files_that_this_user_may_not_open_are_an_error(
         (errno.ENXIO, {}, "fell off the bus"),
     ],
 )
-def test_what_keeps_a_file_closed_makes_the_advice(
+def test_the_advice_depends_on_the_error_of_opening_a_file(
     node: "NodeFolder", monkeypatch: pytest.MonkeyPatch, code: int, environ: dict[str, str], todo: str
 ) -> None:
     def closed(_: Path) -> OSError:
@@ -200,7 +200,7 @@ def test_a_device_file_without_gpu_and_module_is_left_over(
 @pytest.mark.parametrize(
     ("code", "severity"), [(errno.ENXIO, "note"), (errno.ENODEV, "note"), (errno.EACCES, "error")]
 )
-def test_a_device_file_is_no_lost_gpu_where_neither_pci_nor_module_can_be_seen(
+def test_a_device_file_without_visible_pci_and_module_is_not_a_lost_gpu(
     node: "NodeFolder", monkeypatch: pytest.MonkeyPatch, code: int, severity: str
 ) -> None:
     monkeypatch.setattr(doctor, "open_error", lambda _: OSError(code, "closed"))
@@ -211,7 +211,7 @@ def test_a_device_file_is_no_lost_gpu_where_neither_pci_nor_module_can_be_seen(
     assert "left over" in finding.found or severity == "error"
 
 
-def test_the_hardware_is_what_others_than_the_driver_count(node: "NodeFolder") -> None:
+def test_the_hardware_is_counted_without_the_driver(node: "NodeFolder") -> None:
     node.module()
     node.gpu("0000:1b:00.0")
     node.gpu("0000:43:00.0", None)

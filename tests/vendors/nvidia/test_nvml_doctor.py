@@ -1,4 +1,4 @@
-"""The NVML library, its binding and the tool, before any of them is asked for values."""
+"""Doctor checks of the NVML library, its binding and nvidia-smi."""
 
 import importlib.util
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
         (False, True, False, "error"),
     ],
 )
-def test_how_bad_a_missing_library_is_depends_on_what_else_there_is(
+def test_the_severity_of_a_missing_library_depends_on_the_node(
     node: "NodeFolder", hardware: bool, module: bool, tool: bool, severity: str
 ) -> None:
     settings = {}
@@ -47,7 +47,7 @@ def test_how_bad_a_missing_library_is_depends_on_what_else_there_is(
         ({}, ("--nvml-library", "libnvidia-compute")),
     ],
 )
-def test_the_advice_fits_where_it_runs(
+def test_the_advice_depends_on_the_environment(
     node: "NodeFolder", environ: dict[str, str], words: tuple[str, ...]
 ) -> None:
     node.module()
@@ -56,7 +56,7 @@ def test_the_advice_fits_where_it_runs(
         assert word in (finding.advice or "")
 
 
-def test_a_file_that_is_no_library_is_an_error(node: "NodeFolder") -> None:
+def test_a_file_that_is_not_a_library_is_an_error(node: "NodeFolder") -> None:
     node.write({"libnvidia-ml.so.1": "this is text"})
     place = str(node.folder / "libnvidia-ml.so.1")
     [finding] = doctor.library(node.subject({"nvml_library": place}))
@@ -66,13 +66,13 @@ def test_a_file_that_is_no_library_is_an_error(node: "NodeFolder") -> None:
     assert started.details["reason"] == "library_unusable"
 
 
-def test_the_binding_is_there_with_its_version(node: "NodeFolder") -> None:
+def test_the_version_of_the_binding_is_reported(node: "NodeFolder") -> None:
     [finding] = doctor.binding(node.subject())
     assert finding.severity == "ok"
     assert finding.found.startswith("nvidia-ml-py ")
 
 
-def test_a_missing_binding_matters_only_where_the_library_is(
+def test_a_missing_binding_is_an_error_only_if_the_library_exists(
     node: "NodeFolder", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing(name: str) -> Any:
@@ -89,13 +89,13 @@ def test_a_missing_binding_matters_only_where_the_library_is(
     assert list(doctor.nvml(subject)) == []
 
 
-def test_without_a_library_nothing_is_started(node: "NodeFolder") -> None:
+def test_without_a_library_nvml_is_not_checked(node: "NodeFolder") -> None:
     assert list(doctor.nvml(node.subject())) == []
     assert list(doctor.xids(node.subject())) == []
 
 
 @pytest.mark.parametrize(("mode", "severity"), [(0o755, "ok"), (0o644, "warning"), (None, "note")])
-def test_the_tool_is_looked_for(node: "NodeFolder", mode: int | None, severity: str) -> None:
+def test_the_tool_is_checked(node: "NodeFolder", mode: int | None, severity: str) -> None:
     tool = node.folder / "nvidia-smi"
     if mode is not None:
         script(tool, "").chmod(mode)

@@ -1,4 +1,4 @@
-"""What the library does when something is wrong with it, with the driver or with one device."""
+"""The simulated library with faults of the library, the driver or one device."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -14,8 +14,8 @@ from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 OpenNvml = Callable[[SimulatedNode], AbstractContextManager[Any]]
-LONG = 60.0  # seconds after which something that should have come back is taken for hung
-SHORT = 0.15  # long enough for a call that is not hung to come back
+LONG = 60.0  # seconds after which a call counts as hung
+SHORT = 0.15  # seconds in which a call returns unless it hangs
 
 NODE = """
 nvidia: {devices: [{model: h100-80gb, count: 8}]}
@@ -24,7 +24,7 @@ processes: [{name: p, device: 3, count: 4, load: {level: 0.2}}, {name: q, device
 
 
 class Background:
-    """A call in a thread: whether it is still blocked, and what came of it."""
+    """A call in a thread, with its result."""
 
     def __init__(self, call: Callable[..., Any], *arguments: Any) -> None:
         self.result: Any = None
@@ -55,12 +55,10 @@ def device_fault(kind: FaultKind, device: int) -> list[Fault]:
 def node(make_node: MakeNode) -> Iterable[SimulatedNode]:
     made = make_node(NODE)
     yield made
-    made.set_faults([])  # lets go of threads that a failed test left blocked
+    made.set_faults([])  # releases threads that a failed test left blocked
 
 
-def test_hung_device_blocks_calls_on_it_alone_until_the_fault_ends(
-    node: SimulatedNode, open_nvml: OpenNvml
-) -> None:
+def test_a_hung_device_blocks_only_its_own_calls(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]
         nvml.nvmlDeviceGetUUID(handles[3])
@@ -74,7 +72,7 @@ def test_hung_device_blocks_calls_on_it_alone_until_the_fault_ends(
             == node.readings(NvidiaDriver)[4].power_average_milliwatts
         )
         assert nvml.nvmlDeviceGetCount() == 8
-        # What the library has read before it remembers, as the real one does.
+        # The library caches identities, like the real one.
         assert (
             nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(3))
             == node.readings(NvidiaDriver)[3].gpu.uuid
@@ -84,7 +82,7 @@ def test_hung_device_blocks_calls_on_it_alone_until_the_fault_ends(
         assert len(processes.finished()) == 4
 
 
-def test_identity_that_was_never_read_hangs_too(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_the_first_read_of_an_identity_hangs(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     node.set_faults(device_fault(FaultKind.HANG, 3))
     with open_nvml(node) as nvml:
         name = Background(nvml.nvmlDeviceGetName, nvml.nvmlDeviceGetHandleByIndex(3))
@@ -93,7 +91,7 @@ def test_identity_that_was_never_read_hangs_too(node: SimulatedNode, open_nvml: 
         assert name.finished() == "NVIDIA H100 80GB HBM3"
 
 
-def test_hung_library_blocks_every_call_and_opening(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_a_hung_library_blocks_every_call(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         node.set_faults([Fault(kind=FaultKind.LIBRARY_HANG)])
         calls = [Background(nvml.nvmlDeviceGetCount), Background(nvml.nvmlInit)]
@@ -110,7 +108,7 @@ def test_hung_library_blocks_every_call_and_opening(node: SimulatedNode, open_nv
         (FaultKind.RESET_REQUIRED, pynvml.NVMLError_ResetRequired),
     ],
 )
-def test_sick_device_answers_with_its_error_and_recovers(
+def test_a_failed_device_returns_its_error_and_recovers(
     node: SimulatedNode, open_nvml: OpenNvml, kind: FaultKind, error: type[Exception]
 ) -> None:
     with open_nvml(node) as nvml:
@@ -125,7 +123,7 @@ def test_sick_device_answers_with_its_error_and_recovers(
         assert nvml.nvmlDeviceGetPowerUsage(handle) > 0
 
 
-def test_lost_device_has_no_handle_any_more(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_a_lost_device_has_no_handle(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         uuid = node.readings(NvidiaDriver)[5].gpu.uuid
         node.set_faults(device_fault(FaultKind.LOST, 5))
@@ -134,7 +132,7 @@ def test_lost_device_has_no_handle_any_more(node: SimulatedNode, open_nvml: Open
                 call(argument)
 
 
-def test_loss_is_told_to_who_waits_for_events(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_a_loss_is_reported_to_a_waiting_event_set(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(5)
         events = nvml.nvmlEventSetCreate()
@@ -150,9 +148,7 @@ def test_loss_is_told_to_who_waits_for_events(node: SimulatedNode, open_nvml: Op
         nvml.nvmlEventSetFree(events)
 
 
-def test_vanished_device_is_not_counted_and_the_others_move_up(
-    node: SimulatedNode, open_nvml: OpenNvml
-) -> None:
+def test_a_vanished_device_is_not_enumerated(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     uuids = [gpu.gpu.uuid for gpu in node.readings(NvidiaDriver)]
     with open_nvml(node) as nvml:
         old = nvml.nvmlDeviceGetHandleByIndex(2)
@@ -167,7 +163,7 @@ def test_vanished_device_is_not_counted_and_the_others_move_up(
         assert nvml.nvmlDeviceGetCount() == 8
 
 
-def test_hot_device_throttles(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_a_hot_device_is_throttled(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(3)
         clock = nvml.nvmlDeviceGetClockInfo(handle, 1)
@@ -181,7 +177,7 @@ def test_hot_device_throttles(node: SimulatedNode, open_nvml: OpenNvml) -> None:
         assert violation.violationTime == 10 * 10**9
 
 
-def test_driver_that_is_not_loaded(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_calls_fail_if_the_driver_is_not_loaded(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         node.set_faults([Fault(kind=FaultKind.DRIVER_NOT_LOADED)])
         for call in (nvml.nvmlInit, nvml.nvmlDeviceGetCount):
@@ -192,7 +188,7 @@ def test_driver_that_is_not_loaded(node: SimulatedNode, open_nvml: OpenNvml) -> 
         assert nvml.nvmlDeviceGetCount() == 8
 
 
-def test_version_mismatch_keeps_newcomers_out(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_a_version_mismatch_affects_only_new_processes(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     with open_nvml(node) as nvml:
         node.set_faults([Fault(kind=FaultKind.VERSION_MISMATCH)])
         with pytest.raises(pynvml.NVMLError_LibRmVersionMismatch):
@@ -200,7 +196,7 @@ def test_version_mismatch_keeps_newcomers_out(node: SimulatedNode, open_nvml: Op
         assert nvml.nvmlDeviceGetCount() == 8
 
 
-def test_library_disappears_and_comes_back(node: SimulatedNode, open_nvml: OpenNvml) -> None:
+def test_the_library_can_be_removed_and_restored(node: SimulatedNode, open_nvml: OpenNvml) -> None:
     library = Path(node.agent_settings()["nvml_library"])
     node.set_faults([Fault(kind=FaultKind.LIBRARY_MISSING)])
     assert not library.exists()

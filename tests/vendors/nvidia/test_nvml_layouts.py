@@ -1,4 +1,4 @@
-"""The library's structures are those of the real one: held against the official binding's declarations."""
+"""The structures of the simulated library have the layouts that the official binding declares."""
 
 import ctypes
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from accelscope.vendors.nvidia.simulated.driver import LIBRARY
 
-# C type: the binding's class, and the version that its version word names (None: it has none).
+# C type -> class of the binding, and its version word (None: no version)
 STRUCTURES: dict[str, tuple[Any, int | None]] = {
     "nvmlPciInfo_t": (pynvml.nvmlPciInfo_t, None),
     "nvmlPciInfo_v2_t": (pynvml.nvmlPciInfo_v2_t, None),
@@ -51,7 +51,7 @@ STRUCTURES: dict[str, tuple[Any, int | None]] = {
     "nvmlGpuFabricInfo_v2_t": (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlGpuFabricInfo_v2),
     "nvmlGpuFabricInfo_v3_t": (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlGpuFabricInfo_v3),
 }
-OPEN_ENDED = {"nvmlGpmMetricsGet_t"}  # its array has another length in every version of NVML
+OPEN_ENDED = {"nvmlGpmMetricsGet_t"}  # the length of its array depends on NVML's version
 BIT_FIELDS = {"bIsPresent"}
 
 
@@ -61,7 +61,7 @@ def fields_of(structure: Any) -> list[str]:
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory, native_cache: Path) -> dict[str, int]:
-    """sizeof and offsetof as the C compiler sees them, from a program made for the purpose."""
+    """sizeof and offsetof of the C compiler."""
     lines = []
     for name, (structure, _) in STRUCTURES.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')

@@ -249,9 +249,9 @@ def test_constant_values_are_read_until_a_call_succeeds(h100: Gpu, monkeypatch: 
         for function in known:
             patch.setattr(binding, function, error(binding, UNKNOWN))
         gpu = open_gpu()
-        sick = gpu.read(1.0, ()).device
-    assert set(known.values()) <= {a.field for a in sick.absent if a.reason is AbsenceReason.DRIVER_ERROR}
-    assert (sick.model, sick.power_limit_default_watts, sick.links) == (None, None, ())
+        failing = gpu.read(1.0, ()).device
+    assert set(known.values()) <= {a.field for a in failing.absent if a.reason is AbsenceReason.DRIVER_ERROR}
+    assert (failing.model, failing.power_limit_default_watts, failing.links) == (None, None, ())
     gpu.read(2.0, ())
     well = gpu.read(3.0, ()).device
     assert (well.model, well.power_limit_default_watts) == ("NVIDIA H100 80GB HBM3", 700.0)

@@ -1,6 +1,6 @@
-"""Every capture of NVIDIA's tools, with the values that somebody read off the file by eye.
+"""All captures of NVIDIA's tools, with expected values that were read from the files by hand.
 
-Of ids that belong to other people's machines only the beginning is written down here.
+Ids of machines of other people are shortened here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from accelscope.parsing import sources
 
 MIB = 2**20
 MHZ = 1e6
-NONE = object()  # the file says nothing of it: neither a value nor an absence
+NONE = object()  # the file has neither a value nor an absence
 
 UNSUPPORTED = "not_supported"
 IN_INSTANCE = {"gpu_instance_id": 2, "compute_instance_id": 1, "partition": "nvidia:0000:83:00.0/gi2/ci1"}
@@ -62,7 +62,7 @@ def pmon(*processes: dict[str, object]) -> Expected:
 
 
 def apps(*processes: dict[str, object], columns: str | None = None, device: str | None = None) -> Expected:
-    """`device` is the address that stands for all of them, where the uuids are masked."""
+    """`device` identifies the device of all processes if the uuids are masked."""
     at: dict[str, object] = {} if device is None else {"device": device}
     return Expected("nvidia-smi-compute-apps", columns, (), [{**process, **at} for process in processes])
 
@@ -72,12 +72,12 @@ def error(reason: str, *devices: dict[str, object], source: str = "nvidia-smi-qu
 
 
 def memory(total: int, used: int, free: int, reserved: int | None = None) -> dict[str, object]:
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "memory_total_bytes": total * MIB,
         "memory_used_bytes": used * MIB,
         "memory_free_bytes": free * MIB,
     }
-    return {**told, "memory_reserved_bytes": NONE if reserved is None else reserved * MIB}
+    return {**values, "memory_reserved_bytes": NONE if reserved is None else reserved * MIB}
 
 
 def bar1(total: int, used: int) -> dict[str, object]:
@@ -94,11 +94,11 @@ def limits(limit: float, default: float, low: float, high: float) -> dict[str, o
 
 
 def clocks(**megahertz: tuple[float, float | None]) -> dict[str, object]:
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for domain, (now, top) in megahertz.items():
-        told[f"clocks.{domain}"] = now * MHZ
-        told[f"clocks.{domain}.max"] = NONE if top is None else top * MHZ
-    return told
+        values[f"clocks.{domain}"] = now * MHZ
+        values[f"clocks.{domain}.max"] = NONE if top is None else top * MHZ
+    return values
 
 
 def pcie(generation: int, width: int, of_generation: int, of_width: int) -> dict[str, object]:
@@ -128,7 +128,7 @@ def use(gpu: float, memory: float, encoder: float = 0.0, decoder: float = 0.0) -
 
 
 def absent(*places: str, reason: str = UNSUPPORTED) -> dict[str, object]:
-    """Not there, and why; a group (`ecc`) stands for all its members."""
+    """Absences with their reason. A group such as `ecc` includes all its members."""
     return {f"absent.{place}": reason for place in places}
 
 
@@ -172,29 +172,29 @@ THROTTLES = (
 )
 
 
-def slowed_by(*reasons: str) -> dict[str, object]:
+def throttled_by(*reasons: str) -> dict[str, object]:
     return {f"throttles.{reason}": reason in reasons for reason in THROTTLES}
 
 
-def process(pid: int, name: str | None, kind: str | None, **told: object) -> dict[str, object]:
-    return {"pid": pid, "name": name or NONE, "type": kind or NONE, **told}
+def process(pid: int, name: str | None, kind: str | None, **values: object) -> dict[str, object]:
+    return {"pid": pid, "name": name or NONE, "type": kind or NONE, **values}
 
 
 def graphics(pid: int, name: str, mebibytes: int) -> dict[str, object]:
     return process(pid, name, "graphics", memory_bytes=mebibytes * MIB)
 
 
-def row(gpu: int, pid: int, kind: str, cells: str, name: str, **told: object) -> dict[str, object]:
+def row(gpu: int, pid: int, kind: str, cells: str, name: str, **values: object) -> dict[str, object]:
     """A process of pmon: `cells` are sm, mem, enc, dec in percent as the file has them."""
     places = use(0, 0)
     ratios = {
         place: NONE if cell == "-" else int(cell) / 100
         for place, cell in zip(places, cells.split(), strict=True)
     }
-    return {"pid": pid, "device_index": gpu, "device": NONE, "type": kind, "name": name, **ratios, **told}
+    return {"pid": pid, "device_index": gpu, "device": NONE, "type": kind, "name": name, **ratios, **values}
 
 
-def h100(**told: object) -> dict[str, object]:
+def h100(**values: object) -> dict[str, object]:
     return {
         "index": 0,
         "uuid": MASKED,
@@ -208,11 +208,11 @@ def h100(**told: object) -> dict[str, object]:
         **limits(700, 700, 200, 700),
         **clocks(graphics=(1980, 1980), sm=(1980, 1980), memory=(2619, 2619), video=(1545, None)),
         **pcie(5, 16, of_generation=5, of_width=16),
-        **slowed_by(),
+        **throttled_by(),
         **ECC_ZERO,
         **absent("fans", "retired_pages"),
         "health": "unknown",
-        **told,
+        **values,
     }
 
 
@@ -256,7 +256,7 @@ def pro_6000(
     }
 
 
-def a6000(index: int, uuid: str, **told: object) -> dict[str, object]:
+def a6000(index: int, uuid: str, **values: object) -> dict[str, object]:
     return {
         "index": index,
         "uuid": uuid,
@@ -265,11 +265,11 @@ def a6000(index: int, uuid: str, **told: object) -> dict[str, object]:
         "memory_used_bytes": 6 * MIB,
         "memory_total_bytes": 49140 * MIB,
         "health": "unknown",
-        **told,
+        **values,
     }
 
 
-def titan_x(index: int, uuid: str, celsius: int, used: int, **told: object) -> dict[str, object]:
+def titan_x(index: int, uuid: str, celsius: int, used: int, **values: object) -> dict[str, object]:
     return {
         "index": index,
         "uuid": uuid,
@@ -278,7 +278,7 @@ def titan_x(index: int, uuid: str, celsius: int, used: int, **told: object) -> d
         "memory_used_bytes": used * MIB,
         "memory_total_bytes": 12287 * MIB,
         "power_watts": NONE,
-        **told,
+        **values,
     }
 
 
@@ -295,9 +295,9 @@ def windows_process(pid: int, name: str | None = None) -> dict[str, object]:
     return process(pid, name, "both", memory_bytes=NONE, gpu_instance_id=NONE, device_index=0)
 
 
-def driverless(**told: object) -> dict[str, object]:
+def driverless(**values: object) -> dict[str, object]:
     """The consumer cards of the XML captures: one GPU in the log, so that its index is known."""
-    return {"index": 0, "health": "unknown", **told}
+    return {"index": 0, "health": "unknown", **values}
 
 
 CAPTURES: dict[str, Expected] = {
@@ -351,7 +351,7 @@ CAPTURES: dict[str, Expected] = {
             "power_watts": 77.71,
             **limits(700, 700, 200, 700),
             **clocks(graphics=(345, 1980), sm=(345, 1980), memory=(3201, 3201), video=(765, None)),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **ECC_ZERO,
             **ROWS_ZERO,
             **absent("fans", "retired_pages"),
@@ -372,7 +372,7 @@ CAPTURES: dict[str, Expected] = {
             **limits(350, 350, 100, 350),
             **clocks(graphics=(2520, 2520), sm=(2520, 2520), memory=(9001, 9001), video=(1965, None)),
             **pcie(4, 16, of_generation=4, of_width=16),
-            **slowed_by(),
+            **throttled_by(),
             **ECC_ZERO,
             **ROWS_ZERO,
             **NO_MIG,
@@ -395,7 +395,7 @@ CAPTURES: dict[str, Expected] = {
             **limits(250, 250, 105, 350),
             **clocks(graphics=(765, 2145), sm=(765, 2145), memory=(810, 7751), video=(705, None)),
             **pcie(1, 16, of_generation=3, of_width=16),
-            **slowed_by("sw_power_cap"),
+            **throttled_by("sw_power_cap"),
             **CONSUMER,
             **NO_MIG,
             **absent("serial", "remapped_rows"),
@@ -414,7 +414,7 @@ CAPTURES: dict[str, Expected] = {
             **limits(320, 320, 150, 400),
             **clocks(graphics=(2805, 3165), sm=(2805, 3165), memory=(11251, 11501), video=(2145, None)),
             **pcie(4, 16, of_generation=4, of_width=16),
-            **slowed_by(),
+            **throttled_by(),
             "ecc.uncorrected.volatile.sram_parity": 0,
             "ecc.uncorrected.lifetime.sram_secded": 0,
             **absent("serial", "ecc_enabled", "ecc.uncorrected.volatile", "ecc.corrected.lifetime"),
@@ -595,7 +595,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(1275, 1410), sm=(1275, 1410), memory=(1593, 1593), video=(1275, 1290)),
             **pcie(4, 16, of_generation=4, of_width=16),
             **traffic(4000, 0),
-            **slowed_by(),
+            **throttled_by(),
             "ecc.corrected.volatile.sram": 0,
             "ecc.uncorrected.lifetime.dram": 0,
             **NO_USE,
@@ -634,7 +634,7 @@ CAPTURES: dict[str, Expected] = {
             **limits(400, 400, 100, 400),
             "rails.graphics": 0.88125,
             **clocks(graphics=(1410, 1410), sm=(1410, 1410), memory=(1215, 1215), video=(1275, 1290)),
-            **slowed_by(),
+            **throttled_by(),
             "ecc.corrected.lifetime.dram": 0,
             "ecc.corrected.volatile.dram": NONE,
             **NO_USE,
@@ -673,7 +673,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(300, 2145), sm=(300, 2145), memory=(405, 4001), video=(540, 1950)),
             **pcie(1, 16, of_generation=3, of_width=16),
             **traffic(0, 0),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **CONSUMER,
             **absent("serial"),
         )
@@ -695,7 +695,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(1607, 1911), sm=(1607, 1911), memory=(4513, 5005), video=(1442, 1708)),
             **pcie(3, 16, of_generation=3, of_width=16),
             **traffic(106000, 309000),
-            **slowed_by(),
+            **throttled_by(),
             **CONSUMER,
             **NO_MIG,
             **absent("remapped_rows", "rails"),
@@ -719,7 +719,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(193, 3060), sm=(193, 3060), memory=(403, 7560), video=(539, 1950)),
             **pcie(3, 8, of_generation=3, of_width=16),
             **traffic(13000, 91000),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **CONSUMER,
             **absent("persistence_mode", "device_name", "serial"),
         ),
@@ -763,7 +763,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(210, 2100), sm=(210, 2100), memory=(405, 6001), video=(555, 1950)),
             **{"rails.graphics": 0.63125},
             **pcie(1, 8, of_generation=4, of_width=16),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **CONSUMER,
             **absent("fans", *limits(0, 0, 0, 0)),
         ),
@@ -782,7 +782,7 @@ CAPTURES: dict[str, Expected] = {
             power_watts=26.16,
             **limits(250, 250, 125, 250),
             **clocks(graphics=(405, 1328), sm=(405, 1328), memory=(715, 715), video=(835, 1328)),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **{
                 "ecc.corrected.volatile": 0,
                 "ecc.corrected.lifetime": 3,
@@ -846,7 +846,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(210, 2145), sm=(210, 2145), memory=(405, 7501), video=(555, 1995)),
             **pcie(1, 16, of_generation=4, of_width=16),
             **traffic(550, 500),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **CONSUMER,
         )
     ),
@@ -888,7 +888,7 @@ CAPTURES: dict[str, Expected] = {
             **clocks(graphics=(1950, 2100), sm=(1950, 2100), memory=(9251, 9501), video=(1710, 1950)),
             **pcie(4, 16, of_generation=4, of_width=16),
             **traffic(1066699, 14742333),
-            **slowed_by(),
+            **throttled_by(),
             **CONSUMER,
         )
     ),
@@ -909,7 +909,7 @@ CAPTURES: dict[str, Expected] = {
             **limits(200, 350, 100, 375),
             **clocks(graphics=(0, 2100), sm=(0, 2100), memory=(405, 9751), video=(555, 1950)),
             **pcie(1, 16, of_generation=4, of_width=16),
-            **slowed_by("gpu_idle"),
+            **throttled_by("gpu_idle"),
             **CONSUMER,
         )
     ),
@@ -936,7 +936,7 @@ CAPTURES: dict[str, Expected] = {
                 "retired_pages.corrected": 0,
                 "retired_pages.uncorrected": 0,
             },
-            **slowed_by(),
+            **throttled_by(),
             **NO_MEMORY_SENSOR,
             **absent("fans", "remapped_rows"),
         ),
@@ -1030,8 +1030,8 @@ CAPTURES |= TABLES
 
 OTHER_KINDS = {
     "accounted-apps_h200mig_590_idle.csv": "finished processes: --query-accounted-apps is no source",
-    "dmon_h100_590_load.txt": "dmon says nothing that the query does not",
-    "dmon_h100mig_590_load.txt": "dmon says nothing that the query does not",
+    "dmon_h100_590_load.txt": "dmon has no values that the query lacks",
+    "dmon_h100mig_590_load.txt": "dmon has no values that the query lacks",
     "q_h200mig_590_load.txt": "-q for eyes: the same as XML is a source",
     "query-gpu-fields_590.txt": "a list of field names, no reading",
     "query-gpu-fields_595.txt": "a list of field names, no reading",
@@ -1040,13 +1040,13 @@ OTHER_KINDS = {
 }
 
 
-def test_every_capture_has_its_place(captures: Path) -> None:
+def test_every_capture_has_expected_values(captures: Path) -> None:
     found = {path.name for path in (captures / "nvidia").iterdir()}
     assert found == CAPTURES.keys() | OTHER_KINDS.keys()
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_capture_is_read_right(captures: Path, name: str) -> None:
+def test_a_capture_gives_the_expected_values(captures: Path, name: str) -> None:
     expected = CAPTURES[name]
     columns = expected.columns.split(",") if expected.columns else None
     text = (captures / "nvidia" / name).read_text(encoding="utf-8")
@@ -1056,11 +1056,11 @@ def test_capture_is_read_right(captures: Path, name: str) -> None:
     if expected.error is None:
         assert [rejection.reason for rejection in parsed.rejected] == list(expected.rejected)
     assert len(parsed.devices) == len(expected.devices)
-    for device, told in zip(parsed.devices, expected.devices, strict=True):
-        assert_told(device_facts(device), told)
-    assert [process.pid for process in parsed.processes] == [told["pid"] for told in expected.processes]
-    for found, told in zip(parsed.processes, expected.processes, strict=True):
-        assert_told(plain_facts(found), told)
+    for device, values in zip(parsed.devices, expected.devices, strict=True):
+        assert_values(device_facts(device), values)
+    assert [process.pid for process in parsed.processes] == [values["pid"] for values in expected.processes]
+    for found, values in zip(parsed.processes, expected.processes, strict=True):
+        assert_values(plain_facts(found), values)
 
 
 @pytest.mark.parametrize(
@@ -1075,7 +1075,7 @@ def test_capture_is_read_right(captures: Path, name: str) -> None:
         if not (source == "nvidia-smi-query-gpu" and name.startswith(("accounted-apps", "query-gpu-fields")))
     ],
 )
-def test_captures_of_other_kinds_give_no_values(captures: Path, source: str, name: str) -> None:
+def test_a_capture_of_another_command_gives_no_values(captures: Path, source: str, name: str) -> None:
     text = (captures / "nvidia" / name).read_text(encoding="utf-8")
     parsed = sources()[source].parse(text, None)
     assert parsed.devices == ()
@@ -1083,7 +1083,7 @@ def test_captures_of_other_kinds_give_no_values(captures: Path, source: str, nam
     assert parsed.error is not None
 
 
-def test_versions_of_a_driver(captures: Path) -> None:
+def test_the_versions_of_a_driver_are_read(captures: Path) -> None:
     text = (captures / "nvidia" / "version_595.txt").read_text(encoding="utf-8")
     assert dict(sources()["nvidia-smi-version"].parse(text, None).versions) == {
         "nvidia_smi": "595.71.05",
@@ -1095,15 +1095,15 @@ def test_versions_of_a_driver(captures: Path) -> None:
 
 @pytest.mark.parametrize("source", [name for name in sources() if name.startswith("nvidia-smi-")])
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_no_other_source(captures: Path, source: str, name: str) -> None:
+def test_a_table_is_rejected_by_every_other_source(captures: Path, source: str, name: str) -> None:
     if source != "nvidia-smi-table":
         text = (captures / "nvidia" / name).read_text(encoding="utf-8")
         assert sources()[source].parse(text, None).error is not None
 
 
-def assert_told(facts: dict[str, Any], told: dict[str, object]) -> None:
+def assert_values(facts: dict[str, Any], values: dict[str, object]) -> None:
     wrong = {}
-    for place, value in told.items():
+    for place, value in values.items():
         found = facts.get(place, NONE)
         if place in ("uuid", "device") and isinstance(value, str):
             right = str(found).removeprefix("nvidia:").startswith(value)
@@ -1120,10 +1120,10 @@ def assert_told(facts: dict[str, Any], told: dict[str, object]) -> None:
     assert not wrong
 
 
-def _partitions_are(found: list[Partition], told: list[dict[str, object]]) -> bool:
-    assert len(found) == len(told)
-    for partition, expected in zip(found, told, strict=True):
-        assert_told(plain_facts(partition), expected)
+def _partitions_are(found: list[Partition], values: list[dict[str, object]]) -> bool:
+    assert len(found) == len(values)
+    for partition, expected in zip(found, values, strict=True):
+        assert_values(plain_facts(partition), expected)
     return True
 
 

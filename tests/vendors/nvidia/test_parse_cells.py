@@ -1,4 +1,4 @@
-"""One cell: a marker of absence, or a value in the model's base unit."""
+"""Cells: markers of absent values, and values in the base unit of the model."""
 
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ MIB = 2**20
         ("N/A" * 1000, None),
     ],
 )
-def test_absence_has_its_reason(text: str, reason: str | None) -> None:
+def test_a_marker_gives_the_reason_of_absence(text: str, reason: str | None) -> None:
     assert cells.absence(text) == reason
 
 
@@ -112,7 +112,9 @@ def test_absence_has_its_reason(text: str, reason: str | None) -> None:
         (cells.architecture, " ", None),
     ],
 )
-def test_value_in_base_unit(read: Callable[[str], object], text: str, value: object) -> None:
+def test_a_value_is_converted_to_the_base_unit(
+    read: Callable[[str], object], text: str, value: object
+) -> None:
     found = read(text)
     assert found == value
     assert type(found) is type(value)
@@ -143,7 +145,7 @@ def test_value_in_base_unit(read: Callable[[str], object], text: str, value: obj
         ('""', None),
     ],
 )
-def test_program_is_named_without_its_arguments(title: str, name: str | None) -> None:
+def test_a_program_name_has_no_arguments(title: str, name: str | None) -> None:
     assert program_name(title) == name
 
 
@@ -174,7 +176,7 @@ def test_program_is_named_without_its_arguments(title: str, name: str | None) ->
         ("", None),
     ],
 )
-def test_command_of_pmon_is_named_without_its_arguments(command: str, name: str | None) -> None:
+def test_a_command_of_pmon_is_reduced_to_the_program_name(command: str, name: str | None) -> None:
     assert program_name(command) == name
 
 
@@ -190,10 +192,12 @@ def test_command_of_pmon_is_named_without_its_arguments(command: str, name: str 
         ("N/A", None, None),
     ],
 )
-def test_type_of_process(letters: str, kind: ProcessType | None, mps: bool | None) -> None:
+def test_letters_give_type_and_mps_of_a_process(
+    letters: str, kind: ProcessType | None, mps: bool | None
+) -> None:
     assert process_type(letters) == (kind, mps)
 
 
 @pytest.mark.parametrize("letters", ["X", "C+X", "C G", "compute"])
-def test_other_letters_are_no_type(letters: str) -> None:
+def test_other_letters_are_rejected(letters: str) -> None:
     assert process_type(letters) is None

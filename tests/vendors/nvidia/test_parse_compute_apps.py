@@ -1,4 +1,4 @@
-"""Rules of `--query-compute-apps` CSV, each on a few made-up lines."""
+"""Parsing of `--query-compute-apps` CSV, with short examples."""
 
 import pytest
 
@@ -21,7 +21,7 @@ TRAIN = Process(pid=7, device="nvidia:GPU-a", name="train", type=ProcessType.COM
         "gpu_uuid, pid, process_name, used_gpu_memory [KiB]\nGPU-a, 7, train, 524288\n",
     ],
 )
-def test_same_process_whatever_the_form(text: str) -> None:
+def test_all_output_formats_give_the_same_process(text: str) -> None:
     parsed = parse_compute_apps(text)
     assert parsed.processes == (TRAIN,)
     assert (parsed.devices, parsed.error, parsed.rejected) == ((), None, ())
@@ -44,7 +44,9 @@ def test_same_process_whatever_the_form(text: str) -> None:
         ("pid", "7", None, None),
     ],
 )
-def test_device_by_what_is_told(fields: str, line: str, device: str | None, partition: str | None) -> None:
+def test_the_device_is_identified_by_the_available_columns(
+    fields: str, line: str, device: str | None, partition: str | None
+) -> None:
     [process] = parse_compute_apps(line, fields.split(",")).processes
     assert (process.device, process.partition) == (device, partition)
 
@@ -56,7 +58,7 @@ def test_absent_memory_is_not_zero(cell: str) -> None:
     assert parsed.rejected == ()
 
 
-def test_a_name_may_hold_commas() -> None:
+def test_a_name_may_contain_commas() -> None:
     [process] = parse_compute_apps(r"GPU-a, 7, C:\Tools\a, b, c.exe, 512 MiB").processes
     assert (process.name, process.memory_bytes) == ("a, b, c.exe", 512 * MIB)
 
@@ -73,14 +75,14 @@ def test_a_name_may_hold_commas() -> None:
         ("Failed to initialize NVML: Unknown Error", "driver_error"),
     ],
 )
-def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
+def test_a_bad_line_is_rejected_alone(line: str, reason: str) -> None:
     parsed = parse_compute_apps(f"GPU-a, 7, train, 512 MiB\n{line}\n")
     assert parsed.processes == (TRAIN,)
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
     assert parse_compute_apps(f"{line}\nGPU-a, 7, train, 512 MiB\n").processes == (TRAIN,)
 
 
-def test_a_bad_cell_costs_itself() -> None:
+def test_a_bad_cell_is_rejected_alone() -> None:
     parsed = parse_compute_apps("GPU-a, 7, train, lots\n")
     assert [(process.pid, process.memory_bytes) for process in parsed.processes] == [(7, None)]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
@@ -91,12 +93,12 @@ def test_a_bad_cell_costs_itself() -> None:
 @pytest.mark.parametrize(
     "text", ["gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n", "No running processes found\n"]
 )
-def test_nothing_runs_is_no_error(text: str) -> None:
+def test_no_running_process_is_not_an_error(text: str) -> None:
     parsed = parse_compute_apps(text)
     assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
 
 
-def test_finished_processes_are_not_running_ones() -> None:
+def test_a_list_of_finished_processes_is_rejected() -> None:
     parsed = parse_compute_apps(
         "gpu_uuid, pid, gpu_utilization [%], max_memory_usage [MiB]\nGPU-a, 7, 0 %, 5 MiB\n"
     )
@@ -105,7 +107,7 @@ def test_finished_processes_are_not_running_ones() -> None:
     assert parsed.error.reason == "unrecognized"
 
 
-def test_what_the_tool_says_instead_of_rows_is_the_error() -> None:
+def test_a_message_instead_of_rows_is_the_error() -> None:
     parsed = parse_compute_apps(
         "WARNING: infoROM is corrupted at gpu 0000:0C:00.0\nFailed to initialize NVML: Unknown Error\n"
     )
@@ -113,19 +115,19 @@ def test_what_the_tool_says_instead_of_rows_is_the_error() -> None:
     assert parsed.error.reason == "driver_error"
 
 
-def test_another_number_of_columns_asks_for_their_names() -> None:
+def test_another_number_of_columns_is_an_error() -> None:
     parsed = parse_compute_apps("7, GPU-a\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
 
 
-def test_a_message_does_not_hide_that_the_columns_were_not_named() -> None:
+def test_a_column_mismatch_is_reported_before_a_message() -> None:
     parsed = parse_compute_apps("Unable to determine the device handle for GPU0: GPU is lost\n7, 100\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
 
 
-def test_a_masked_uuid_names_no_device() -> None:
+def test_a_masked_uuid_does_not_identify_a_device() -> None:
     masked = "GPU-00000000-0000-0000-0000-000000000000"
     header = "gpu_uuid, gpu_bus_id, pid, process_name, used_gpu_memory [MiB]"
     [by_address, by_nothing] = parse_compute_apps(

@@ -1,4 +1,4 @@
-"""Whatever text comes, a parser answers, soon, and with nothing that is not in the text."""
+"""Parsers accept any text, in linear time, and return only values of the text."""
 
 import math
 import re
@@ -148,33 +148,33 @@ NVIDIA_SOURCES = [name for name in sources() if name.startswith("nvidia-smi-")]
 @example(text="\ufeff# gpu pid\n0")
 @example(text="<nvidia_smi_log/>")
 @example(text="<nvidia_smi_log><gpu></gpu></nvidia_smi_log>")
-def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
-    assert_from_the_text(sources()[source].parse(text, None), text)
+def test_any_text_is_parsed_without_invented_values(source: str, text: str) -> None:
+    assert_values_are_in_the_text(sources()[source].parse(text, None), text)
 
 
 @given(text=CSV, names=NAMES)
 @pytest.mark.parametrize("source", [name for name, source in sources().items() if source.takes_fields])
-def test_any_columns_get_an_answer(source: str, text: str, names: list[str]) -> None:
-    assert_from_the_text(sources()[source].parse(text, names), text)
+def test_any_column_names_are_accepted(source: str, text: str, names: list[str]) -> None:
+    assert_values_are_in_the_text(sources()[source].parse(text, names), text)
 
 
 @pytest.mark.parametrize("source", NVIDIA_SOURCES)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+def test_large_outputs_are_parsed_in_linear_time(source: str, kind: str) -> None:
     with in_linear_time():
         parsed = sources()[source].parse(HOSTILE[kind], None)
     assert len(parsed.rejected) <= 101
     assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
 
 
-def test_entities_of_a_bomb_are_not_expanded() -> None:
+def test_xml_entities_are_not_expanded() -> None:
     [device] = sources()["nvidia-smi-xml"].parse(HOSTILE["entities"], None).devices
     assert device.model == "&a39;"
 
 
-def assert_from_the_text(parsed: Parsed, text: str) -> None:
-    """No number out of nowhere: every value is finite and not negative, save temperatures; a pid or index is
-    digits of the text; and all of it can be written as JSON values."""
+def assert_values_are_in_the_text(parsed: Parsed, text: str) -> None:
+    """All numbers are finite and, except temperatures, not negative. Pids and instances are in the text. The
+    result can be written as JSON."""
     plain(parsed)
     digits = set(re.findall(r"[0-9]+", text))
     stripped = {d.lstrip("0") or "0" for d in digits}

@@ -1,4 +1,4 @@
-"""Rules of `-L`, and its join with what was measured."""
+"""Parsing of `-L`, and joining it with another output."""
 
 import pytest
 
@@ -15,7 +15,7 @@ GPU 1: NVIDIA X (rev 2) (UUID: GPU-b)
 
 
 @pytest.mark.parametrize("text", [TWO, TWO.replace("\n", " \r\n"), f"\ufeff{TWO.rstrip()}"])
-def test_devices_and_their_partitions(text: str) -> None:
+def test_the_list_gives_devices_and_partitions(text: str) -> None:
     parsed = parse_list(text)
     assert parsed.error is None
     assert [(d.id, d.index, d.uuid, d.model) for d in parsed.devices] == [
@@ -29,7 +29,7 @@ def test_devices_and_their_partitions(text: str) -> None:
     assert parsed.devices[1].partitions == ()
 
 
-def test_old_mig_uuid_tells_the_instances() -> None:
+def test_an_old_mig_uuid_contains_the_instances() -> None:
     parsed = parse_list("GPU 0: X (UUID: GPU-a)\n  MIG 1g.5gb Device 0: (UUID: MIG-GPU-a/7/1)\n")
     [partition] = parsed.devices[0].partitions
     assert (partition.uuid, partition.gpu_instance_id, partition.compute_instance_id) == (
@@ -56,7 +56,7 @@ def test_old_mig_uuid_tells_the_instances() -> None:
         ("GPU 2: NVIDIA X (UUID: [GPU requires reset])", (2, None), "critical"),
     ],
 )
-def test_a_sick_gpu_stays_visible(line: str, place: tuple[int | None, str | None], state: str) -> None:
+def test_an_unreachable_gpu_is_listed(line: str, place: tuple[int | None, str | None], state: str) -> None:
     parsed = parse_list(f"{TWO}{line}\n")
     assert parsed.error is None
     assert len(parsed.devices) == 3
@@ -68,13 +68,13 @@ def test_a_sick_gpu_stays_visible(line: str, place: tuple[int | None, str | None
 @pytest.mark.parametrize(
     "line", ["nonsense", "  MIG broken", "GPU x: y (UUID: GPU-z)", "GPU 3: " + "z" * 5000]
 )
-def test_a_bad_line_costs_itself(line: str) -> None:
+def test_a_bad_line_is_rejected_alone(line: str) -> None:
     parsed = parse_list(f"{TWO}{line}\n")
     assert len(parsed.devices) == 2
     assert [rejection.reason for rejection in parsed.rejected] == ["not_a_row"]
 
 
-def test_a_partition_of_no_device_is_refused() -> None:
+def test_a_partition_without_device_is_rejected() -> None:
     parsed = parse_list("  MIG 3g.20gb     Device  0: (UUID: MIG-0)\n")
     assert parsed.devices == ()
     assert parsed.error is not None
@@ -94,7 +94,7 @@ def measured(*partitions: Partition) -> Parsed:
     )
 
 
-def test_measured_partitions_get_their_names_by_index() -> None:
+def test_partitions_are_joined_by_index() -> None:
     first = Partition(id="nvidia:GPU-a/gi1/ci0", index=0, gpu_instance_id=1, memory_used_bytes=5)
     second = Partition(id="nvidia:GPU-a/gi2/ci1", index=1, gpu_instance_id=2)
     unlisted = Partition(id="nvidia:GPU-a/gi9/ci0", index=9)
@@ -115,17 +115,17 @@ def test_measured_partitions_get_their_names_by_index() -> None:
     assert [process.partition for process in joined.processes] == ["nvidia:MIG-1", None, "x"]
 
 
-def test_a_device_measured_without_partitions_takes_those_of_the_list() -> None:
+def test_a_device_without_partitions_gets_those_of_the_list() -> None:
     listed = parse_list(TWO)
     assert join_partitions(measured(), listed).devices[0].partitions == listed.devices[0].partitions
 
 
-def test_a_device_that_is_not_listed_stays_as_it_was() -> None:
+def test_a_device_that_is_not_listed_is_unchanged() -> None:
     before = measured(Partition(id="p", index=0))
     assert join_partitions(before, parse_list("GPU 0: X (UUID: GPU-other)\n")) == before
 
 
-def test_instances_with_masked_uuids_are_told_apart_by_their_place_in_the_gpu() -> None:
+def test_instances_with_masked_uuids_have_ids_by_index() -> None:
     zeros = "00000000-0000-0000-0000-000000000000"
     text = f"GPU 0: X (UUID: GPU-{zeros})\n" + "".join(
         f"  MIG 3g.40gb     Device  {n}: (UUID: MIG-{zeros})\n" for n in (0, 1)

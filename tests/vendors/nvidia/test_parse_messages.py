@@ -1,4 +1,4 @@
-"""What the tool says when it has no values, and what that is counted as."""
+"""Messages that nvidia-smi prints instead of values, and their reasons."""
 
 import pytest
 
@@ -43,7 +43,7 @@ NVIDIA_SOURCES = [name for name in sources() if name.startswith("nvidia-smi-")]
 
 
 @pytest.mark.parametrize(("sentence", "reason"), SENTENCES)
-def test_sentence_has_a_reason(sentence: str, reason: str) -> None:
+def test_a_message_has_a_reason(sentence: str, reason: str) -> None:
     error = cells.first_error(f"\ufeff\r\n  {sentence}\r\nsomething else\r\n")
     assert error is not None
     assert (error.reason, error.text) == (reason, sentence)
@@ -51,7 +51,7 @@ def test_sentence_has_a_reason(sentence: str, reason: str) -> None:
 
 @pytest.mark.parametrize("source", NVIDIA_SOURCES)
 @pytest.mark.parametrize(("sentence", "reason"), SENTENCES)
-def test_every_source_tells_the_reason(source: str, sentence: str, reason: str) -> None:
+def test_every_source_returns_the_reason_of_a_message(source: str, sentence: str, reason: str) -> None:
     parsed = sources()[source].parse(f"{sentence}\n", None)
     assert parsed.error is not None
     assert parsed.error.reason == reason
@@ -68,7 +68,7 @@ def test_every_source_tells_the_reason(source: str, sentence: str, reason: str) 
         ("{}", "unrecognized"),
     ],
 )
-def test_what_is_no_output_says_so(source: str, text: str, reason: str) -> None:
+def test_other_text_is_an_error(source: str, text: str, reason: str) -> None:
     parsed = sources()[source].parse(text, None)
     assert parsed.error is not None
     assert parsed.error.reason == reason
@@ -85,16 +85,16 @@ def test_what_is_no_output_says_so(source: str, text: str, reason: str) -> None:
         "",
     ],
 )
-def test_rows_are_no_messages(line: str) -> None:
+def test_a_row_is_not_a_message(line: str) -> None:
     assert cells.parse_message(line) is None
 
 
-def test_unknown_field_is_named_so_that_it_can_be_dropped() -> None:
+def test_the_unknown_field_is_returned() -> None:
     assert (
         cells.unknown_field('Field "clocks.sideways" is not a valid field to query.\n\n') == "clocks.sideways"
     )
     assert cells.unknown_field("No devices were found") is None
 
 
-def test_a_warning_is_no_error() -> None:
+def test_a_warning_is_not_an_error() -> None:
     assert cells.first_error("WARNING: infoROM is corrupted at gpu 0000:02:00.0\n") is None

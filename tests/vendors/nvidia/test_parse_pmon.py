@@ -1,4 +1,4 @@
-"""Rules of pmon, each on a few made-up rows."""
+"""Parsing of pmon, with short examples."""
 
 import pytest
 
@@ -55,13 +55,13 @@ def expected(*, memory: int | None = None) -> Process:
         (f"\ufeffbanner\r\n{NEW}".replace("\n", "\r\n") + " 1 4242 C 50 25 - 0 - - 300 0 my tool\r\n", 300),
     ],
 )
-def test_columns_go_by_their_names(text: str, process: int | None) -> None:
+def test_columns_are_read_by_name(text: str, process: int | None) -> None:
     parsed = parse_pmon(text)
     assert parsed.processes == (expected(memory=process and process * MIB),)
     assert (parsed.error, parsed.rejected) == (None, ())
 
 
-def test_a_dash_is_not_zero() -> None:
+def test_a_dash_is_absent_and_not_zero() -> None:
     [process] = parse_pmon(f"{NEW} 0 7 G - - - - - - - - x\n").processes
     assert process == Process(pid=7, device_index=0, name="x", type=ProcessType.GRAPHICS)
 
@@ -70,12 +70,12 @@ def test_a_dash_is_not_zero() -> None:
     ("letters", "kind", "mps"),
     [("C+G", ProcessType.BOTH, None), ("M", ProcessType.COMPUTE, True), ("M+C", ProcessType.COMPUTE, True)],
 )
-def test_types(letters: str, kind: ProcessType, mps: bool | None) -> None:
+def test_process_types_of_pmon(letters: str, kind: ProcessType, mps: bool | None) -> None:
     [process] = parse_pmon(f"{OLD} 0 7 {letters} 1 1 1 1 x\n").processes
     assert (process.type, process.mps) == (kind, mps)
 
 
-def test_share_above_one_is_told_as_it_is() -> None:
+def test_a_ratio_above_one_is_kept() -> None:
     [process] = parse_pmon(f"{OLD} 0 7 C 103 1 1 1 x\n").processes
     assert process.utilization_ratio == 1.03
 
@@ -106,23 +106,23 @@ IDLE = " 1 - - - - - - -\n"
         (f" 0 7 C 1 1 1 1 a\n 0 8 C 1 1 1 1 b\n 0 7 C 1 1 1 1 a\n{OLD} 0 9 C 1 1 1 1 b\n", [(0, 7), (0, 9)]),
     ],
 )
-def test_the_last_complete_sample_stands(rows: str, last: list[tuple[int, int]]) -> None:
+def test_the_last_complete_sample_is_used(rows: str, last: list[tuple[int, int]]) -> None:
     assert pids(OLD + rows) == last
 
 
-def test_values_are_those_of_the_last_sample() -> None:
+def test_values_come_from_the_last_sample() -> None:
     text = f"{OLD} 0 7 C - - - - a\n 0 7 C 10 1 1 1 a\n 0 7 C 20 1 1 1 a\n"
     assert [process.utilization_ratio for process in parse_pmon(text).processes] == [0.2]
 
 
-def test_output_cut_within_a_row_falls_back_to_the_sample_before() -> None:
+def test_a_truncated_sample_is_replaced_by_the_previous_one() -> None:
     whole = " 0 7 C 10 1 1 1 a\n 0 8 C 1 1 1 1 b\n"
     parsed = parse_pmon(f"{OLD}{whole} 0 7 C 30 1 1 1 a\n 0 8 C 1 1 1")
     assert [process.utilization_ratio for process in parsed.processes] == [0.1, 0.01]
     assert [rejection.reason for rejection in parsed.rejected] == ["truncated"]
 
 
-def test_a_lone_sample_cut_within_a_row_keeps_its_other_rows() -> None:
+def test_a_single_truncated_sample_keeps_its_complete_rows() -> None:
     parsed = parse_pmon(f"{OLD} 0 7 C 10 1 1 1 a\n 0 8 C 1")
     assert [process.pid for process in parsed.processes] == [7]
 
@@ -143,13 +143,13 @@ def test_a_process_without_a_name_is_kept() -> None:
         ("Unable to determine the device handle for GPU 0000:02:00.0: Unknown Error", ["device_lost"]),
     ],
 )
-def test_a_bad_row_costs_itself(row: str, reasons: list[str]) -> None:
+def test_a_bad_row_is_rejected_alone(row: str, reasons: list[str]) -> None:
     parsed = parse_pmon(f"{OLD} 0 5 C 1 1 1 1 a\n{row}\n 0 6 C 1 1 1 1 b\n")
     assert [process.pid for process in parsed.processes] == [5, 6]
     assert [rejection.reason for rejection in parsed.rejected] == reasons
 
 
-def test_bad_memory_costs_itself() -> None:
+def test_bad_memory_is_rejected_alone() -> None:
     parsed = parse_pmon(f"{NEW} 0 5 C 1 1 1 1 1 1 lots 1 a\n")
     assert [process.memory_bytes for process in parsed.processes] == [None]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [
@@ -157,7 +157,7 @@ def test_bad_memory_costs_itself() -> None:
     ]
 
 
-def test_a_bad_cell_costs_itself() -> None:
+def test_a_bad_cell_is_rejected_alone() -> None:
     parsed = parse_pmon(f"{OLD} 0 5 Z ?? 1 1 1 a\n")
     [process] = parsed.processes
     assert (process.type, process.utilization_ratio, process.memory_utilization_ratio) == (None, None, 0.01)

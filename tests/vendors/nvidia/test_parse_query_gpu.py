@@ -1,4 +1,4 @@
-"""Rules of `--query-gpu` CSV, each on a few made-up lines."""
+"""Parsing of `--query-gpu` CSV, with short examples."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def absences(device: Device) -> dict[str, str]:
         "0, GPU-a, NVIDIA X, 50, 10, 5, 1024000, 409600, 614400, 70500, 0.3, 4, 16",
     ],
 )
-def test_same_values_whatever_the_form(text: str) -> None:
+def test_all_output_formats_give_the_same_values(text: str) -> None:
     parsed = parse_query_gpu(text)
     device = only(parsed)
     assert parsed.rejected == ()
@@ -61,7 +61,7 @@ def test_same_values_whatever_the_form(text: str) -> None:
     assert device.absent == ()
 
 
-def test_header_goes_before_the_asked_columns() -> None:
+def test_the_header_takes_precedence_over_the_queried_columns() -> None:
     device = only(parse_query_gpu("uuid, index\nGPU-a, 3\n", ["index", "uuid"]))
     assert (device.index, device.uuid) == (3, "GPU-a")
 
@@ -75,21 +75,21 @@ def test_header_goes_before_the_asked_columns() -> None:
         "index, uuid, \ufffd, \ufffd, \ufffd",
     ],
 )
-def test_a_damaged_header_is_neither_a_device_nor_a_loss(header: str) -> None:
+def test_a_damaged_header_does_not_lose_values(header: str) -> None:
     fields = ["index", "uuid", "serial", "power.draw", "name"]
     device = only(parse_query_gpu(f"{header}\n0, GPU-a, 12, 5, X\n", fields))
     assert (device.index, device.uuid, device.serial) == (0, "GPU-a", "12")
     assert (device.power_watts, device.model) == (5.0, "X")
 
 
-def test_a_serial_number_tells_the_device_where_nothing_better_was_asked() -> None:
+def test_a_serial_number_identifies_a_device_if_no_better_column_was_queried() -> None:
     assert only(parse_query_gpu("12, X", ["serial", "name"])).id == "nvidia:12"
     parsed = parse_query_gpu("[Unknown Error], 12, X\n0, 13, Y\n", ["index", "serial", "name"])
     assert [device.serial for device in parsed.devices] == ["13"]
     assert [rejection.reason for rejection in parsed.rejected] == ["driver_error"]
 
 
-def test_columns_may_be_asked_by_alias() -> None:
+def test_columns_may_have_aliases() -> None:
     fields = [
         "GPU_UUID",
         "clocks.sm [MHz]",
@@ -115,13 +115,13 @@ def test_columns_may_be_asked_by_alias() -> None:
         ("power.draw.average", "4 W", 4.0),
     ],
 )
-def test_power_that_was_asked_first(fields: str, cells: str, watts: float) -> None:
+def test_the_preferred_power_column_is_used(fields: str, cells: str, watts: float) -> None:
     device = only(parse_query_gpu(f"0, {cells}", ["index", *fields.split(",")]))
     assert device.power_watts == watts
     assert absences(device) == {}
 
 
-def test_what_was_not_asked_is_neither_there_nor_absent() -> None:
+def test_a_column_that_was_not_queried_is_not_listed_as_absent() -> None:
     device = only(parse_query_gpu("0, GPU-a", ["index", "uuid"]))
     assert device == Device(vendor=device.vendor, id="nvidia:GPU-a", index=0, uuid="GPU-a")
 
@@ -136,7 +136,7 @@ def test_what_was_not_asked_is_neither_there_nor_absent() -> None:
         ("", "no_sample"),
     ],
 )
-def test_absent_is_never_zero(cell: str, reason: str) -> None:
+def test_an_absent_value_is_not_zero(cell: str, reason: str) -> None:
     fields = ["index", "utilization.gpu", "memory.used", "power.draw", "temperature.memory", "pstate", "name"]
     device = only(parse_query_gpu(f"0, {cell}, {cell}, {cell}, {cell}, P0, X", fields))
     assert absences(device) == dict.fromkeys(
@@ -146,7 +146,7 @@ def test_absent_is_never_zero(cell: str, reason: str) -> None:
     assert device.sensors == ()
 
 
-def test_a_bad_cell_costs_itself() -> None:
+def test_a_bad_cell_is_rejected_alone() -> None:
     parsed = parse_query_gpu("0, ?!, 40", ["index", "power.draw", "temperature.gpu"])
     device = only(parsed)
     assert device.temperature_celsius == 40.0
@@ -156,13 +156,13 @@ def test_a_bad_cell_costs_itself() -> None:
     ]
 
 
-def test_a_group_that_is_not_there_is_one_absence() -> None:
+def test_a_missing_group_is_one_absence() -> None:
     names = [f"ecc.errors.{s}.volatile.{b}" for s in ("corrected", "uncorrected") for b in ("total", "dram")]
     device = only(parse_query_gpu("0, [N/A], [N/A], [N/A], [N/A], [N/A]", ["index", *names, "fan.speed"]))
     assert absences(device) == {"ecc": "not_supported", "fans": "not_supported"}
 
 
-def test_blocks_of_ecc_add_up() -> None:
+def test_ecc_blocks_are_not_counted_twice() -> None:
     names = ["total", "device_memory", "dram", "sram", "sram.parity", "sram.secded", "sram.l2"]
     fields = ["index", *(f"ecc.errors.uncorrected.aggregate.{name}" for name in names)]
     device = only(parse_query_gpu("0, 7, 3, 3, 4, 1, 3, 4", fields))
@@ -173,7 +173,7 @@ def test_blocks_of_ecc_add_up() -> None:
     )
 
 
-def test_fan_pages_and_rows() -> None:
+def test_fans_retired_pages_and_remapped_rows_are_read() -> None:
     text = (
         "index, fan.speed [%], retired_pages.sbe, retired_pages.dbe, remapped_rows.correctable, "
         "remapped_rows.uncorrectable, remapped_rows.pending, remapped_rows.failure\n"
@@ -198,7 +198,9 @@ def test_fan_pages_and_rows() -> None:
         ("[N/A]", "0x0000000000000000", 9, set()),
     ],
 )
-def test_throttle_reasons_as_bits(supported: str, active: str, known: int, at_work: set[str]) -> None:
+def test_throttle_reasons_are_read_from_masks(
+    supported: str, active: str, known: int, at_work: set[str]
+) -> None:
     fields = ["index", "clocks_event_reasons.supported", "clocks_event_reasons.active"]
     device = only(parse_query_gpu(f"0, {supported}, {active}", fields))
     assert len(device.throttles) == known
@@ -213,7 +215,7 @@ def test_throttle_reasons_as_bits(supported: str, active: str, known: int, at_wo
         ("a, b", ("index", "name")),
     ],
 )
-def test_a_name_may_hold_commas(name: str, fields: tuple[str, ...]) -> None:
+def test_a_name_may_contain_commas(name: str, fields: tuple[str, ...]) -> None:
     values = dict(zip(QUERY_GPU_FIELDS, ROW.split(", "), strict=True)) | {"name": name}
     device = only(parse_query_gpu(", ".join(values[field] for field in fields), fields))
     assert device.model == name
@@ -231,14 +233,14 @@ def test_a_name_may_hold_commas(name: str, fields: tuple[str, ...]) -> None:
         ("Terminated", "not_a_row"),
     ],
 )
-def test_a_bad_line_costs_itself(line: str, reason: str) -> None:
+def test_a_bad_line_is_rejected_alone(line: str, reason: str) -> None:
     parsed = parse_query_gpu(f"{ROW}\n{line}\n{OTHER}\n")
     assert parsed.error is None
     assert [device.index for device in parsed.devices] == [0, 1]
     assert [(rejection.line, rejection.reason) for rejection in parsed.rejected] == [(line, reason)]
 
 
-def test_a_lost_gpu_between_rows_stays_visible() -> None:
+def test_a_lost_gpu_between_rows_is_listed() -> None:
     sentence = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot …"
     parsed = parse_query_gpu(f"{ROW}\n{sentence}\n{OTHER}\n")
     assert parsed.error is None
@@ -252,7 +254,7 @@ def test_a_lost_gpu_between_rows_stays_visible() -> None:
     assert [rejection.reason for rejection in parsed.rejected] == ["device_lost"]
 
 
-def test_a_message_is_given_to_the_row_of_its_device() -> None:
+def test_a_message_sets_the_health_of_its_device() -> None:
     fields = ["index", "pci.bus_id", "power.draw"]
     text = (
         "0, 00000000:01:00.0, 5\n1, 00000000:02:00.0, [Unknown Error]\n"
@@ -278,7 +280,7 @@ def test_a_message_is_given_to_the_row_of_its_device() -> None:
         ("[GPU is lost], [GPU is lost], [GPU is lost]", "lost"),
     ],
 )
-def test_health_that_a_row_tells(cells: str, state: str) -> None:
+def test_the_health_follows_from_the_markers_of_a_row(cells: str, state: str) -> None:
     device = only(
         parse_query_gpu(f"0, X, {cells}", ["index", "name", "power.draw", "temperature.gpu", "fan.speed"])
     )
@@ -290,7 +292,7 @@ def test_health_that_a_row_tells(cells: str, state: str) -> None:
     ("action", "state"),
     [("None", "unknown"), ("[N/A]", "unknown"), ("Reset", "critical"), ("Drain P2P", "critical")],
 )
-def test_health_by_recovery_action(action: str, state: str) -> None:
+def test_the_health_follows_from_the_recovery_action(action: str, state: str) -> None:
     device = only(parse_query_gpu(f"0, {action}", ["index", "gpu_recovery_action"]))
     assert device.health.state == state
     assert device.health.vendor_word == (None if state == "unknown" else action)
@@ -304,14 +306,16 @@ def test_health_by_recovery_action(action: str, state: str) -> None:
         ("[N/A]", "[N/A]", None),
     ],
 )
-def test_driver_version_or_that_of_its_kernel_module(driver: str, kmd: str, version: str | None) -> None:
+def test_the_driver_version_may_be_that_of_the_kernel_module(
+    driver: str, kmd: str, version: str | None
+) -> None:
     parsed = parse_query_gpu(
         f"index, driver_version, kmd_version\n0, {driver}, {kmd}\n".replace("Deprecated, ", "Deprecated; ")
     )
     assert only(parsed).driver_version == version
 
 
-def test_a_tool_that_loops_shows_each_gpu_once_with_its_last_values() -> None:
+def test_a_looping_tool_gives_each_gpu_once_with_its_last_values() -> None:
     parsed = parse_query_gpu(
         "0, GPU-x, 10\n1, GPU-x, 20\n0, GPU-x, 30\n1, GPU-x, 40\n", ["index", "uuid", "temperature.gpu"]
     )
@@ -326,12 +330,12 @@ def test_a_tool_that_loops_shows_each_gpu_once_with_its_last_values() -> None:
         ("0000000F:01:00.0", "000f:01:00.0"),
     ],
 )
-def test_pci_address_in_one_spelling(address: str, spelled: str) -> None:
+def test_pci_addresses_are_normalised(address: str, spelled: str) -> None:
     device = only(parse_query_gpu(address, ["pci.bus_id"]))
     assert (device.pci_address, device.id) == (spelled, f"nvidia:{spelled}")
 
 
-def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
+def test_rows_without_identity_are_kept_if_none_was_queried() -> None:
     text = "10, 20\n30, 40\n[Unknown Error], [Unknown Error]\n,\nx, 5\n"
     parsed = parse_query_gpu(text, ["utilization.gpu", "utilization.memory"])
     assert [device.utilization_ratio for device in parsed.devices] == [0.1, 0.3, None]
@@ -339,21 +343,21 @@ def test_rows_without_identity_are_kept_when_none_was_asked() -> None:
     assert [rejection.line for rejection in parsed.rejected] == [",", "x, 5"]
 
 
-def test_a_row_of_more_columns_than_named_is_not_read_shifted() -> None:
+def test_a_row_with_extra_columns_is_not_read_shifted() -> None:
     fields = ["index", "name", "pstate", "memory.total"]
     for line in ("0, X, P0, 5, 6", "0, X, 1, 5, 6", "0, X, [N/A], P0, 6"):
         parsed = parse_query_gpu(f"{line}\n1, Y, P0, 5\n", fields)
         assert [device.index for device in parsed.devices] == [1], line
 
 
-def test_another_number_of_columns_asks_for_their_names() -> None:
+def test_another_number_of_columns_is_an_error() -> None:
     parsed = parse_query_gpu("0, GPU-a\n1, GPU-b\n")
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"
     assert "rows of 2 columns, expected 13" in parsed.error.text
 
 
-def test_a_header_alone_is_an_output_that_was_cut() -> None:
+def test_a_header_without_rows_is_a_truncated_output() -> None:
     parsed = parse_query_gpu("index, uuid\n")
     assert parsed.error is not None
     assert parsed.error.reason == "truncated"
@@ -375,14 +379,14 @@ def test_a_header_alone_is_an_output_that_was_cut() -> None:
         "uuid, pci.bus_id, temperature.gpu\nGPU-a, 00000000:01:00.0, 50\nGPU-a, 00000000:02:00.0, 60\n",
     ],
 )
-def test_each_row_has_an_id_of_its_own(text: str) -> None:
-    """Also where nothing that tells GPUs apart was asked for, or whoever shared the output has masked it."""
+def test_each_row_has_a_distinct_id(text: str) -> None:
+    """Even if no identity was queried, or if it is masked."""
     devices = parse_query_gpu(text).devices
     assert [device.temperature_celsius for device in devices] == [50.0, 60.0]
     assert devices[0].id != devices[1].id
 
 
-def test_a_row_that_does_not_identify_its_gpu_has_an_id_that_says_so() -> None:
+def test_an_unidentified_row_has_the_id_unidentified() -> None:
     fields = ["temperature.gpu"]
     assert [device.id for device in parse_query_gpu("50\n60\n", fields).devices] == [
         "nvidia:unidentified-row-1",
@@ -392,12 +396,12 @@ def test_a_row_that_does_not_identify_its_gpu_has_an_id_that_says_so() -> None:
     assert only(parse_query_gpu("50\n", fields)).index is None
 
 
-def test_the_address_identifies_a_gpu_before_the_serial_number_which_is_that_of_the_board() -> None:
+def test_the_address_takes_precedence_over_the_serial_number_of_the_board() -> None:
     device = only(parse_query_gpu("uuid, serial, pci.bus_id\nN/A, 1320000000000, 00000000:0F:00.0\n"))
     assert (device.serial, device.id) == ("1320000000000", "nvidia:0000:0f:00.0")
 
 
-def test_a_masked_uuid_is_shown_and_identifies_nothing() -> None:
+def test_a_masked_uuid_is_kept_but_does_not_identify_the_gpu() -> None:
     device = only(parse_query_gpu(f"uuid, pci.bus_id\n{ZEROS}, 00000000:01:00.0\n"))
     assert (device.uuid, device.id) == (ZEROS, "nvidia:0000:01:00.0")
 
@@ -414,7 +418,7 @@ UNREACHABLE = "Unable to determine the device handle for GPU 0000:02:00.0: GPU i
         f"{UNREACHABLE}\n0, 5\n",
     ],
 )
-def test_lost_gpus_do_not_hide_that_the_columns_were_not_named(text: str) -> None:
+def test_a_column_mismatch_is_reported_before_lost_gpus(text: str) -> None:
     parsed = parse_query_gpu(text)
     assert parsed.error is not None
     assert parsed.error.reason == "column_mismatch"

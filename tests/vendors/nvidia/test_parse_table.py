@@ -1,4 +1,4 @@
-"""The table that nvidia-smi prints for people, and its versions."""
+"""Parsing of the table without options and of `--version`."""
 
 import pytest
 
@@ -61,17 +61,17 @@ NPU = """\
 @pytest.mark.parametrize(
     "text", [NPU, NPU.split("\n", 1)[1], NPU.replace("NPU ", "xyz ", 1).replace("Chip ", "xyz ", 1)]
 )
-def test_a_table_of_npu_smi_is_not_one_of_nvidia_smi(text: str) -> None:
+def test_a_table_of_npu_smi_is_rejected(text: str) -> None:
     parsed = parse_table(text)
     assert parsed.error is not None
     assert (parsed.error.reason, parsed.devices) == ("unrecognized", ())
 
 
-def test_a_table_of_npu_smi_beside_that_of_nvidia_smi_costs_nothing() -> None:
+def test_a_table_of_npu_smi_after_that_of_nvidia_smi_is_ignored() -> None:
     assert parse_table(OLD + NPU).devices == parse_table(NPU + OLD).devices == parse_table(OLD).devices
 
 
-def test_two_lines_for_each_gpu_before_driver_450() -> None:
+def test_a_gpu_has_two_lines_before_driver_450() -> None:
     parsed = parse_table(OLD)
     assert (parsed.error, parsed.rejected) == (None, ())
     first, second = parsed.devices
@@ -88,13 +88,13 @@ def test_two_lines_for_each_gpu_before_driver_450() -> None:
     ]
 
 
-def test_blanks_and_widths_do_not_matter() -> None:
+def test_column_widths_do_not_matter() -> None:
     squeezed = "\n".join(" ".join(line.split()) for line in OLD.splitlines())
     assert parse_table(squeezed).devices == parse_table(OLD).devices
     assert parse_table(OLD.replace("\n", " \r\n")).devices == parse_table(OLD).devices
 
 
-def test_a_tool_that_loops_shows_its_last_table() -> None:
+def test_the_last_table_of_a_looping_tool_is_used() -> None:
     later = OLD.replace("43C", "44C").replace("4242", "4244")
     parsed = parse_table(OLD + later)
     assert [device.temperature_celsius for device in parsed.devices] == [44.0, 50.0]
@@ -123,12 +123,12 @@ def test_a_tool_that_loops_shows_its_last_table() -> None:
         ),
     ],
 )
-def test_a_cell_that_could_not_be_read_is_absent_with_its_reason(cells: str, field: str, reason: str) -> None:
+def test_an_unreadable_cell_is_absent_with_its_reason(cells: str, field: str, reason: str) -> None:
     device = only(f"{ROW}{cells}\n")
     assert {absence.field: absence.reason.value for absence in device.absent}[field] == reason
 
 
-def test_a_lost_gpu_beside_the_table_stays_visible() -> None:
+def test_a_lost_gpu_next_to_the_table_is_listed() -> None:
     message = "Unable to determine the device handle for GPU0000:02:00.0: GPU is lost."
     parsed = parse_table(f"{message}\n{ROW}{STATE}")
     assert [(device.id, device.health.state) for device in parsed.devices] == [
@@ -137,7 +137,7 @@ def test_a_lost_gpu_beside_the_table_stays_visible() -> None:
     ]
 
 
-def test_of_a_program_only_its_name_is_kept() -> None:
+def test_only_the_name_of_a_program_is_kept() -> None:
     assert names(
         "/usr/bin/python3 train.py --token hunter2",
         "...data/hunter2 --token hunter2",
@@ -157,7 +157,7 @@ def test_of_a_program_only_its_name_is_kept() -> None:
         ("0, GPU-a, NVIDIA X\n", "unrecognized"),
     ],
 )
-def test_what_is_no_table_is_an_error(text: str, reason: str) -> None:
+def test_other_text_is_not_a_table(text: str, reason: str) -> None:
     parsed = parse_table(text)
     assert parsed.error is not None
     assert (parsed.error.reason, parsed.devices) == (reason, ())
@@ -184,7 +184,7 @@ def test_what_is_no_table_is_an_error(text: str, reason: str) -> None:
         ),
     ],
 )
-def test_versions(text: str, expected: dict[str, str]) -> None:
+def test_versions_are_read(text: str, expected: dict[str, str]) -> None:
     parsed = parse_version(text)
     assert (dict(parsed.versions), parsed.error, parsed.rejected) == (expected, None, ())
 
@@ -201,7 +201,7 @@ def test_versions(text: str, expected: dict[str, str]) -> None:
         ("DRIVER version : soon\n", "unrecognized"),
     ],
 )
-def test_what_names_no_version_is_an_error(text: str, reason: str) -> None:
+def test_text_without_versions_is_an_error(text: str, reason: str) -> None:
     parsed = parse_version(text)
     assert parsed.error is not None
     assert parsed.error.reason == reason

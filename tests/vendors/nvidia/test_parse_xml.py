@@ -1,4 +1,4 @@
-"""Rules of the XML log, each on a small made-up one."""
+"""Parsing of the XML log, with short examples."""
 
 import pytest
 
@@ -79,13 +79,13 @@ def test_power_by_the_layout_of_its_age(readings: str, watts: float | None, limi
     assert absences(device) == {}
 
 
-def test_index_is_known_only_when_all_gpus_are_shown() -> None:
+def test_the_index_is_known_only_if_the_log_contains_all_gpus() -> None:
     pair = (gpu("", uuid="GPU-a"), gpu("", uuid="GPU-b"))
     assert [device.index for device in parse(log(*pair)).devices] == [0, 1]
     assert [device.index for device in parse(log(*pair, attached=8)).devices] == [None, None]
 
 
-def test_absence_in_a_log() -> None:
+def test_markers_in_a_log_are_absences() -> None:
     device = only(
         log(
             gpu(
@@ -104,7 +104,7 @@ def test_absence_in_a_log() -> None:
     }
 
 
-def test_newer_ecc_counts_keep_parity_and_secded_apart() -> None:
+def test_parity_and_secded_counts_of_newer_logs_are_separate() -> None:
     device = only(
         log(
             gpu(
@@ -147,7 +147,7 @@ def mig_process(instance: str, compute: str, pid: int, kind: str = "C") -> str:
     )
 
 
-def test_memory_that_mig_devices_share_is_counted_once() -> None:
+def test_shared_memory_of_mig_devices_is_counted_once() -> None:
     devices = f"<mig_devices>{mig(0, 2, 0, 30)}{mig(1, 2, 1, 30)}{mig(2, 3, 0, 5)}</mig_devices>"
     device = only(log(gpu(devices)))
     assert [
@@ -168,7 +168,7 @@ def test_memory_that_mig_devices_share_is_counted_once() -> None:
     }
 
 
-def test_processes_find_their_partition_by_instance() -> None:
+def test_processes_are_assigned_to_partitions_by_instance() -> None:
     devices = f"<mig_devices>{mig(0, 2, 0, 30)}{mig(1, 2, 1, 30)}</mig_devices>"
     listed = f"<processes>{mig_process('2', '1', 7)}{mig_process('N/A', 'N/A', 8, 'M+C')}</processes>"
     parsed = parse(log(gpu(devices + listed)))
@@ -182,25 +182,25 @@ def test_processes_find_their_partition_by_instance() -> None:
     assert {process.memory_bytes for process in parsed.processes} == {5 * MIB}
 
 
-def test_a_process_of_which_only_the_pid_is_told_is_one() -> None:
+def test_a_process_may_have_only_a_pid() -> None:
     parsed = parse(log(gpu("<processes><process_info><pid>9</pid></process_info></processes>")))
     assert parsed.processes == (Process(pid=9, device="nvidia:GPU-a", device_index=0),)
     assert parsed.rejected == ()
 
 
 @pytest.mark.parametrize("text", ["None", "\n\t\tNone\n", "", "N/A"])
-def test_mig_devices_may_be_a_word(text: str) -> None:
+def test_mig_devices_may_be_a_text(text: str) -> None:
     assert only(log(gpu(f"<mig_devices>{text}</mig_devices>"))).partitions == ()
 
 
-def test_a_process_without_a_pid_is_refused() -> None:
+def test_a_process_without_a_pid_is_rejected() -> None:
     listed = f"<processes>{mig_process('N/A', 'N/A', 0)}{mig_process('N/A', 'N/A', 9)}</processes>"
     parsed = parse(log(gpu(listed)))
     assert [process.pid for process in parsed.processes] == [9]
     assert reasons(parsed) == ["not_a_row"]
 
 
-def test_a_bad_cell_of_a_process_costs_itself() -> None:
+def test_a_bad_cell_of_a_process_is_rejected_alone() -> None:
     listed = mig_process("N/A", "N/A", 9, "Z").replace("5 MiB", "lots")
     parsed = parse(log(gpu(f"<processes>{listed}</processes>")))
     assert [(process.pid, process.type, process.memory_bytes) for process in parsed.processes] == [
@@ -212,13 +212,13 @@ def test_a_bad_cell_of_a_process_costs_itself() -> None:
     ]
 
 
-def test_a_bad_cell_of_a_device_is_told_by_its_name() -> None:
+def test_a_bad_cell_of_a_device_is_rejected_with_its_name() -> None:
     parsed = parse(log(gpu("<fan_speed>lots</fan_speed>", address="nowhere")))
     assert [rejection.line for rejection in parsed.rejected] == ["fan_speed: lots", "id: nowhere"]
 
 
 @pytest.mark.parametrize("tag", ["driver_version", "kmd_version"])
-def test_driver_version_by_either_name(tag: str) -> None:
+def test_the_driver_version_has_two_names(tag: str) -> None:
     assert only(log(gpu("")).replace("driver_version", tag)).driver_version == "550.1"
 
 
@@ -234,7 +234,7 @@ def test_driver_version_by_either_name(tag: str) -> None:
         ("<gpu_reset_status><reset_required>No</reset_required></gpu_reset_status>", "unknown"),
     ],
 )
-def test_health_that_a_log_tells(body: str, state: str) -> None:
+def test_the_health_follows_from_the_log(body: str, state: str) -> None:
     assert only(log(gpu(body))).health.state == state
 
 
@@ -242,11 +242,11 @@ def test_health_that_a_log_tells(body: str, state: str) -> None:
     ("tag", "word"),
     [("reset_required", "Reset"), ("drain_and_reset_recommended", "Drain and Reset")],
 )
-def test_a_reset_that_a_log_asks_for_has_the_drivers_word(tag: str, word: str) -> None:
+def test_a_requested_reset_contains_the_driver_text(tag: str, word: str) -> None:
     status = f"<gpu_reset_status><{tag}>Yes</{tag}></gpu_reset_status>"
     assert only(log(gpu(status))).health.vendor_word == word
-    told = "<gpu_recovery_action>Reboot</gpu_recovery_action>"
-    assert only(log(gpu(told + status))).health.vendor_word == "Reboot"
+    action = "<gpu_recovery_action>Reboot</gpu_recovery_action>"
+    assert only(log(gpu(action + status))).health.vendor_word == "Reboot"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_reset_that_a_log_asks_for_has_the_drivers_word(tag: str, word: str) -
         "{}\n<nvidia_smi_log><gpu id='0000:09:00.0'><uuid>GPU-cut",
     ],
 )
-def test_the_last_whole_log_is_read(around: str) -> None:
+def test_the_last_complete_log_is_used(around: str) -> None:
     assert only(around.format(log(gpu("<fan_speed>5 %</fan_speed>")))).uuid == "GPU-a"
 
 
@@ -268,19 +268,19 @@ def test_a_log_without_declaration_and_doctype_is_read() -> None:
     assert only(log(gpu("")).removeprefix(HEAD)).uuid == "GPU-a"
 
 
-def test_corrupted_inforom_is_a_warning_of_its_device() -> None:
+def test_a_corrupted_inforom_is_a_warning() -> None:
     parsed = parse(log(gpu("")) + "WARNING: infoROM is corrupted at gpu 0000:0C:00.0\n")
     assert [device.health.state.value for device in parsed.devices] == ["warning"]
     assert reasons(parsed) == ["inforom_corrupted"]
 
 
-def test_names_that_the_tool_does_not_escape() -> None:
+def test_unescaped_names_are_read() -> None:
     listed = mig_process("N/A", "N/A", 7).replace("/opt/tool", "/opt/R&D\x01/a&amp;b&tool")
     [process] = parse(log(gpu(f"<processes>{listed}</processes>"))).processes
     assert process.name == "a&b&tool"
 
 
-def test_a_log_that_is_cut_keeps_what_was_whole() -> None:
+def test_a_truncated_log_keeps_its_complete_elements() -> None:
     text = log(
         gpu("<fan_speed>5 %</fan_speed>", uuid="GPU-a"),
         gpu("<fan_speed>6 %</fan_speed><performance_state>P12</performance_state>", uuid="GPU-b"),
@@ -306,7 +306,7 @@ def test_a_log_that_is_cut_keeps_what_was_whole() -> None:
         ("<html><body>not found</body></html>", "unrecognized"),
     ],
 )
-def test_what_is_no_log_says_why(text: str, reason: str) -> None:
+def test_other_text_is_an_error_with_a_reason(text: str, reason: str) -> None:
     parsed = parse(text)
     assert parsed.devices == ()
     assert parsed.error is not None
@@ -314,7 +314,7 @@ def test_what_is_no_log_says_why(text: str, reason: str) -> None:
     assert "nvidia-smi" in parsed.error.text or reason != "unrecognized"
 
 
-def test_entities_are_characters() -> None:
+def test_custom_entities_are_not_expanded() -> None:
     bomb = '<!DOCTYPE nvidia_smi_log [<!ENTITY a "boom"><!ENTITY b SYSTEM "file:///etc/hostname">]>'
     text = log(gpu("<product_name>&a;&b;</product_name>")).replace(HEAD, bomb)
     assert only(text).model == "&a;&b;"
@@ -328,14 +328,14 @@ MARGINS = (
 
 
 @pytest.mark.parametrize(("now", "margin"), [(36, 46), (80, 2), (82, 0), (85, -3)])
-def test_limits_that_are_given_as_margins_are_limits_in_degrees(now: int, margin: int) -> None:
-    """Ada and later: the card slows down when its margin has fallen to that of the threshold."""
+def test_margins_are_converted_to_limits_in_degrees(now: int, margin: int) -> None:
+    """Ada and later: the limit is reached when the margin equals the threshold."""
     device = only(log(gpu(MARGINS.format(now=now, margin=margin))))
     assert (device.temperature_slowdown_celsius, device.temperature_shutdown_celsius) == (84.0, 90.0)
 
 
 @pytest.mark.parametrize("missing", ["gpu_temp", "gpu_temp_tlimit", "gpu_temp_slow_tlimit_threshold"])
-def test_without_one_of_the_margins_there_is_no_limit(missing: str) -> None:
+def test_without_a_margin_there_is_no_limit(missing: str) -> None:
     text = (
         MARGINS.format(now=36, margin=46)
         .replace(f"<{missing}>", f"<{missing}>N/A<!--")
@@ -344,14 +344,14 @@ def test_without_one_of_the_margins_there_is_no_limit(missing: str) -> None:
     assert only(log(gpu(text))).temperature_slowdown_celsius is None
 
 
-def test_a_limit_in_degrees_goes_before_one_by_margin() -> None:
+def test_a_limit_in_degrees_takes_precedence_over_a_margin() -> None:
     text = MARGINS.format(now=36, margin=46).replace(
         "</temperature>", "<gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold></temperature>"
     )
     assert only(log(gpu(text))).temperature_slowdown_celsius == 89.0
 
 
-def test_gpus_that_nothing_identifies_have_ids_of_their_own() -> None:
+def test_unidentified_gpus_have_distinct_ids() -> None:
     zeros = "GPU-00000000-0000-0000-0000-000000000000"
     gpus = [gpu("", uuid=zeros, address="N/A"), gpu("", uuid=zeros, address="N/A")]
     assert [device.id for device in parse(log(*gpus, attached=3)).devices] == [

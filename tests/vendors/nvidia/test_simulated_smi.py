@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi prints what the real one prints, for what the node's model says."""
+"""The simulated nvidia-smi prints the values of the node in the format of the real one."""
 
 import csv
 import os
@@ -85,7 +85,7 @@ def test_query_of_one_device(ready_node: MakeNode, option: str) -> None:
         assert table(node, "uuid", *arguments)[1:] == [[wanted]]
 
 
-def test_utilisation_of_a_partitioned_card_is_not_available(ready_node: MakeNode) -> None:
+def test_a_card_in_mig_mode_has_no_utilisation(ready_node: MakeNode) -> None:
     rows = table(ready_node("nvidia-mig"), "utilization.gpu,mig.mode.current")[1:]
     assert rows[:2] == [["[N/A]", "Enabled"]] * 2
     assert re.fullmatch(r"\d+ %", rows[2][0])
@@ -99,7 +99,7 @@ def test_unknown_field_fails_the_whole_query(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--query-gpu=index", "--format=json"], ["--frobnicate"], [], ["-q"]])
-def test_bad_command_line(ready_node: MakeNode, arguments: list[str]) -> None:
+def test_a_bad_command_line_is_rejected(ready_node: MakeNode, arguments: list[str]) -> None:
     assert smi(ready_node("nvidia-mig"), *arguments).returncode == 2
 
 
@@ -117,7 +117,7 @@ processes: [{name: a-name-of-more-than-15, device: 0, memory: 100MiB, load: {lev
         ("590.48.01", ["power.draw.instant", "clocks_throttle_reasons.active", "utilization.jpeg"], []),
     ],
 )
-def test_fields_are_those_of_the_driver(
+def test_fields_depend_on_the_driver_version(
     make_node: MakeNode, driver: str, known: list[str], unknown: list[str]
 ) -> None:
     node = make_node(OLD % driver)
@@ -140,7 +140,7 @@ def test_fields_are_those_of_the_driver(
         ("590.48.01", "m", "gpu pid type fb ccpm command"),
     ],
 )
-def test_pmon_has_the_columns_of_the_driver(
+def test_columns_of_pmon_depend_on_the_driver_version(
     make_node: MakeNode, driver: str, selection: str, columns: str
 ) -> None:
     node = make_node(OLD % driver)
@@ -164,7 +164,7 @@ def test_pmon_of_several_samples_with_date_and_time(ready_node: MakeNode) -> Non
     assert all(re.match(r" \d{8} +\d\d:\d\d:\d\d +1 ", line) for line in lines[2:])
 
 
-def test_list(ready_node: MakeNode) -> None:
+def test_the_list_contains_gpus_and_mig_devices(ready_node: MakeNode) -> None:
     node = ready_node("nvidia-mig")
     wanted = []
     for gpu in node.readings(NvidiaDriver):
@@ -174,7 +174,7 @@ def test_list(ready_node: MakeNode) -> None:
     assert wanted[1].startswith("  MIG 3g.40gb     Device  0: (UUID: MIG-")
 
 
-def test_compute_apps_leave_graphics_out(make_node: MakeNode) -> None:
+def test_compute_apps_do_not_contain_graphics_processes(make_node: MakeNode) -> None:
     node = make_node("nvidia-mixed")
     query = "--query-compute-apps=gpu_uuid,pid,used_memory,process_name"
     header, *rows = text(node, query, "--format=csv").splitlines()
@@ -189,7 +189,7 @@ def test_compute_apps_leave_graphics_out(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_xml(make_node: MakeNode, name: str) -> None:
+def test_the_xml_contains_the_readings(make_node: MakeNode, name: str) -> None:
     node = make_node(name, at=20)
     # The tool's own output, whose DOCTYPE this parser does not follow.
     root = ET.fromstring(text(node, "-q", "-x"))
@@ -221,7 +221,9 @@ def test_xml(make_node: MakeNode, name: str) -> None:
         ("570.86.15", "gpu_power_readings/average_power_draw"),
     ],
 )
-def test_xml_power_is_where_the_driver_puts_it(make_node: MakeNode, driver: str, path: str) -> None:
+def test_the_path_of_power_in_xml_depends_on_the_driver_version(
+    make_node: MakeNode, driver: str, path: str
+) -> None:
     node = make_node(OLD % driver)
     root = ET.fromstring(text(node, "-q", "-x"))
     assert (
@@ -230,7 +232,7 @@ def test_xml_power_is_where_the_driver_puts_it(make_node: MakeNode, driver: str,
     )
 
 
-def test_version(ready_node: MakeNode) -> None:
+def test_the_tool_prints_its_versions(ready_node: MakeNode) -> None:
     pairs = dict(
         re.split(r"\s+: ", line) for line in text(ready_node("nvidia-mig"), "--version").splitlines()
     )
@@ -241,7 +243,7 @@ QUERY = ("--query-gpu=index,uuid,name", "--format=csv,noheader")
 SMALL = "nvidia:\n  devices: [{model: h100-80gb, count: 3}]\n"
 
 
-def test_lost_device_costs_its_row(ready_node: MakeNode) -> None:
+def test_a_lost_device_has_an_error_instead_of_a_row(ready_node: MakeNode) -> None:
     node = ready_node("nvidia-sick")
     result = smi(node, *QUERY)
     first, *rows = result.stdout.decode().splitlines()
@@ -250,14 +252,14 @@ def test_lost_device_costs_its_row(ready_node: MakeNode) -> None:
     assert [row.split(",")[0] for row in rows] == ["0", "1", "2"]
 
 
-def test_device_that_must_be_reset_keeps_its_name(make_node: MakeNode) -> None:
+def test_a_device_that_requires_a_reset_keeps_its_identity(make_node: MakeNode) -> None:
     node = make_node(SMALL)
     node.set_faults([Fault(kind=FaultKind.RESET_REQUIRED, device=2)])
     assert table(node, "index,power.draw,memory.used")[3] == ["2", *["[GPU requires reset]"] * 2]
 
 
 @pytest.mark.parametrize("error", ToolError)
-def test_error_texts_and_exit_codes(make_node: MakeNode, error: ToolError) -> None:
+def test_each_error_has_its_text_and_exit_code(make_node: MakeNode, error: ToolError) -> None:
     node = make_node(SMALL)
     node.set_faults([Fault(kind=FaultKind.TOOL_ERROR, error=error)])
     result = smi(node, *QUERY)
@@ -272,7 +274,7 @@ def test_error_texts_and_exit_codes(make_node: MakeNode, error: ToolError) -> No
         (FaultKind.LIBRARY_MISSING, 12),
     ],
 )
-def test_faults_of_driver_and_library_show_in_the_tool(
+def test_faults_of_driver_and_library_affect_the_tool(
     make_node: MakeNode, kind: FaultKind, code: int
 ) -> None:
     node = make_node(SMALL)
@@ -280,12 +282,12 @@ def test_faults_of_driver_and_library_show_in_the_tool(
     assert smi(node, *QUERY).returncode == code
 
 
-def test_node_without_devices_has_none(make_node: MakeNode) -> None:
+def test_a_node_without_devices_reports_none(make_node: MakeNode) -> None:
     result = smi(make_node("nvidia: {}\n"), *QUERY)
     assert (result.returncode, result.stdout) == (6, b"No devices were found\n")
 
 
-def test_spoilt_output(make_node: MakeNode) -> None:
+def test_output_faults_damage_the_output(make_node: MakeNode) -> None:
     node = make_node(SMALL)
     whole = smi(node, *QUERY).stdout
 
@@ -317,7 +319,7 @@ def test_spoilt_output(make_node: MakeNode) -> None:
     ],
     ids=lambda fault: fault.kind,
 )
-def test_hung_tool_returns_when_the_fault_ends(make_node: MakeNode, fault: Fault) -> None:
+def test_a_hung_tool_returns_when_the_fault_ends(make_node: MakeNode, fault: Fault) -> None:
     node = make_node(SMALL)
     node.set_faults([fault])
     with pytest.raises(subprocess.TimeoutExpired):
@@ -326,13 +328,13 @@ def test_hung_tool_returns_when_the_fault_ends(make_node: MakeNode, fault: Fault
     assert smi(node, *QUERY).returncode == 0
 
 
-def test_hung_device_does_not_keep_the_tool_from_another(make_node: MakeNode) -> None:
+def test_a_hung_device_does_not_block_queries_of_another(make_node: MakeNode) -> None:
     node = make_node(SMALL)
     node.set_faults([Fault(kind=FaultKind.HANG, device=1)])
     assert smi(node, *QUERY, "-i", "0").returncode == 0
 
 
-def test_missing_tool(make_node: MakeNode) -> None:
+def test_the_tool_can_be_missing(make_node: MakeNode) -> None:
     node = make_node(SMALL)
     tool = Path(node.agent_settings()["nvidia_smi_path"])
     node.set_faults([Fault(kind=FaultKind.TOOL_MISSING)])
@@ -341,7 +343,7 @@ def test_missing_tool(make_node: MakeNode) -> None:
     assert smi(node, "-L").returncode == 0
 
 
-def test_a_run_costs_what_the_description_says(make_node: MakeNode) -> None:
+def test_a_run_uses_the_configured_time_and_memory(make_node: MakeNode) -> None:
     node = make_node("nvidia: {tool: {cost_ms: 60, memory_mb: 40}, devices: [{model: t4}]}\n")
     tool = node.agent_settings()["nvidia_smi_path"]
     child = os.posix_spawn(tool, [tool, "--version"], {}, file_actions=[(os.POSIX_SPAWN_CLOSE, 1)])

@@ -1,4 +1,4 @@
-"""The nvidia-smi source over a driver that changes under it."""
+"""The nvidia-smi source with a driver that changes."""
 
 from pathlib import Path
 
@@ -6,19 +6,19 @@ from accelscope.simulate import SimulatedNode, read_node
 from accelscope.vendors.common.contract import Paths, ReaderOptions
 from accelscope.vendors.nvidia.smi import SmiSource
 
-WHOLE = """
+WITHOUT_MIG = """
 node: changing
 nvidia:
   devices: [{model: h100-80gb}]
 processes: [{name: train, device: 0, pid: 4242}]
 """
-CUT = WHOLE.replace("{model: h100-80gb}", "{model: h100-80gb, mig: [3g.40gb]}").replace(
+WITH_MIG = WITHOUT_MIG.replace("{model: h100-80gb}", "{model: h100-80gb, mig: [3g.40gb]}").replace(
     "pid: 4242", "pid: 4242, instance: 0"
 )
 
 
-def test_the_numa_node_is_the_kernels(tmp_path: Path) -> None:
-    node = SimulatedNode(read_node(WHOLE), tmp_path / "node")
+def test_the_numa_node_comes_from_sysfs(tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(WITHOUT_MIG), tmp_path / "node")
     node.build()
     source = SmiSource(ReaderOptions(Paths(sys=tmp_path / "sys"), node.agent_settings()))
     [key] = source.survey().keys
@@ -31,14 +31,14 @@ def test_the_numa_node_is_the_kernels(tmp_path: Path) -> None:
     assert source.read(key).device.numa_node == 1
 
 
-def test_a_process_is_in_no_instance_once_the_card_is_whole_again(tmp_path: Path) -> None:
-    node = SimulatedNode(read_node(CUT), tmp_path)
+def test_a_process_has_no_instance_after_mig_was_switched_off(tmp_path: Path) -> None:
+    node = SimulatedNode(read_node(WITH_MIG), tmp_path)
     node.build()
     source = SmiSource(ReaderOptions(settings=node.agent_settings()))
     [key] = source.survey().keys
     [process] = source.read(key).processes
     assert process.gpu_instance_id is not None
-    SimulatedNode(read_node(WHOLE), tmp_path).build()
+    SimulatedNode(read_node(WITHOUT_MIG), tmp_path).build()
     [key] = source.survey().keys
     [process] = source.read(key).processes
     assert (process.pid, process.gpu_instance_id, process.partition) == (4242, None, None)
@@ -56,7 +56,7 @@ processes:
 """
 
 
-def test_an_idle_process_has_a_utilization_of_0_unless_mig_hides_it(tmp_path: Path) -> None:
+def test_an_idle_process_has_a_utilization_of_0_except_in_mig_mode(tmp_path: Path) -> None:
     """pmon prints `-` for a process that did not run, and for every process on a GPU in MIG mode."""
     node = SimulatedNode(read_node(IDLE), tmp_path)
     node.build(100.0)

@@ -1,4 +1,4 @@
-"""The official binding reads from the simulated library what the node's model says."""
+"""The official binding reads the values of the node from the simulated library."""
 
 import ctypes
 import re
@@ -23,7 +23,7 @@ ABSENT = "Not Supported"
 
 
 def value(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call returns, or ABSENT."""
+    """The result of a call, or ABSENT."""
     try:
         return call(*arguments)
     except pynvml.NVMLError_NotSupported:
@@ -43,19 +43,19 @@ def or_absent(wanted: Any) -> Any:
     return ABSENT if wanted is None else wanted
 
 
-def answering(node: SimulatedNode) -> list[GpuReading]:
+def answering_gpus(node: SimulatedNode) -> list[GpuReading]:
     return [gpu for gpu in node.readings(NvidiaDriver) if gpu.fault is None]
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
+def test_the_library_returns_the_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
         assert nvml.nvmlSystemGetDriverVersion() == node.spec.of(NvidiaSpec).driver_version
         major, minor = map(int, node.spec.of(NvidiaSpec).cuda_version.split("."))
         assert nvml.nvmlSystemGetCudaDriverVersion_v2() == 1000 * major + 10 * minor
         assert nvml.nvmlDeviceGetCount() == len(node.readings(NvidiaDriver))
-        for gpu in answering(node):
+        for gpu in answering_gpus(node):
             handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             card = gpu.gpu.card
             pci = nvml.nvmlDeviceGetPciInfo(handle)
@@ -77,10 +77,10 @@ def test_identity(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
+def test_the_library_returns_the_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
-        for gpu in answering(node):
+        for gpu in answering_gpus(node):
             handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             rates = value(nvml.nvmlDeviceGetUtilizationRates, handle)
             engines = [
@@ -128,10 +128,10 @@ def test_measurements(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_errors_and_links(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
+def test_the_library_returns_errors_and_links(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
-        for gpu in answering(node):
+        for gpu in answering_gpus(node):
             handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
             counts = [value(nvml.nvmlDeviceGetTotalEccErrors, handle, e, c) for e in (0, 1) for c in (0, 1)]
             dram = [
@@ -171,7 +171,7 @@ def test_errors_and_links(make_node: MakeNode, open_nvml: OpenNvml, name: str) -
                 assert total == sum(link.transmit_kib for link in gpu.links)
 
 
-def seen(processes: list[Any]) -> set[tuple[Any, ...]]:
+def as_tuples(processes: list[Any]) -> set[tuple[Any, ...]]:
     return {(p.pid, p.usedGpuMemory, p.gpuInstanceId, p.computeInstanceId) for p in processes}
 
 
@@ -189,21 +189,21 @@ def expected(processes: list[ProcessReading]) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_processes(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
+def test_the_library_returns_the_processes(make_node: MakeNode, open_nvml: OpenNvml, name: str) -> None:
     node = make_node(name)
     with open_nvml(node) as nvml:
-        for gpu in answering(node):
+        for gpu in answering_gpus(node):
             handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index)
 
             def of(*types: ProcessType, processes: Any = gpu.processes) -> set[tuple[Any, ...]]:
                 return expected([p for p in processes if p.placement.type in types])
 
             compute = of(ProcessType.COMPUTE, ProcessType.BOTH, ProcessType.MPS)
-            assert seen(nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)) == compute
-            assert seen(nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)) == compute
+            assert as_tuples(nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)) == compute
+            assert as_tuples(nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)) == compute
             graphics = of(ProcessType.GRAPHICS, ProcessType.BOTH)
-            assert seen(nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) == graphics
-            assert seen(nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) == of(ProcessType.MPS)
+            assert as_tuples(nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) == graphics
+            assert as_tuples(nvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)) == of(ProcessType.MPS)
             for process in gpu.processes:
                 assert nvml.nvmlSystemGetProcessName(process.pid) == process.path
             _check_utilization(nvml, handle, gpu, by_process=node.spec.of(NvidiaSpec).process_utilization)
@@ -226,7 +226,7 @@ def _check_utilization(nvml: Any, handle: Any, gpu: GpuReading, *, by_process: b
                 call(handle, in_an_hour)
 
 
-def test_old_process_list_layout(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_the_old_process_list_has_the_old_layout(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     class ProcessInfoV1(ctypes.Structure):
         _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
 
@@ -242,7 +242,7 @@ def test_old_process_list_layout(ready_node: MakeNode, open_nvml: OpenNvml) -> N
         assert [(p.pid, p.usedGpuMemory) for p in array] == wanted
 
 
-def test_mig_devices(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_the_library_returns_mig_devices(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
         for gpu in node.readings(NvidiaDriver):
@@ -271,7 +271,7 @@ def test_mig_devices(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
                 assert attributes.computeInstanceSliceCount == part.compute_slices
                 assert value(nvml.nvmlDeviceGetUtilizationRates, handle) == ABSENT
                 own = [p for p in gpu.processes if p.placement.instance == part.index]
-                assert seen(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) == expected(own)
+                assert as_tuples(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) == expected(own)
 
 
 def test_compute_instances_of_one_gpu_instance_share_its_memory(
@@ -304,9 +304,7 @@ def activity(nvml: Any, take: Callable[[Any], None], between: Callable[[], None]
     return {metric.metricId: metric.value for metric in metrics}
 
 
-def test_gpm_shows_the_present_on_a_still_node_and_the_mean_on_a_moving_one(
-    make_node: MakeNode, open_nvml: OpenNvml
-) -> None:
+def test_gpm_returns_the_mean_between_two_samples(make_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = make_node("nvidia-h100x8", at=10)
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -326,7 +324,7 @@ def test_gpm_shows_the_present_on_a_still_node_and_the_mean_on_a_moving_one(
         assert still[1] != pytest.approx(moving[1], abs=0.1)
 
 
-def test_gpm_of_a_mig_instance_and_of_a_card_without_it(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_gpm_works_for_mig_instances_but_not_on_every_card(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = ready_node("nvidia-mig")
     with open_nvml(node) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -380,7 +378,7 @@ def test_every_xid_is_delivered_once_per_event_set(make_node: MakeNode, open_nvm
             nvml.nvmlEventSetFree(event_set)
 
 
-def test_handles_by_uuid_address_and_serial(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_handles_are_found_by_uuid_address_and_serial(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     node = ready_node("nvidia-h100x8")
     with open_nvml(node) as nvml:
         for gpu in node.readings(NvidiaDriver):
@@ -402,7 +400,7 @@ def test_handles_by_uuid_address_and_serial(ready_node: MakeNode, open_nvml: Ope
             nvml.nvmlDeviceGetHandleByIndex(8)
 
 
-def test_library_must_be_opened_and_counts_who_did(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_the_library_counts_how_often_it_was_opened(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     with open_nvml(ready_node("nvidia-mig")) as nvml:
         nvml.nvmlInit()
         nvml.nvmlShutdown()
@@ -414,7 +412,7 @@ def test_library_must_be_opened_and_counts_who_did(ready_node: MakeNode, open_nv
         nvml.nvmlInit()
 
 
-def test_structures_of_another_version_and_bad_arguments_are_refused(
+def test_wrong_structure_versions_and_arguments_are_rejected(
     ready_node: MakeNode, open_nvml: OpenNvml
 ) -> None:
     with open_nvml(ready_node("nvidia-mig")) as nvml:
@@ -429,7 +427,7 @@ def test_structures_of_another_version_and_bad_arguments_are_refused(
         assert nvml.nvmlErrorString(15) == "GPU is lost"
 
 
-def test_every_function_that_the_binding_knows_is_there(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_every_function_of_the_binding_exists(ready_node: MakeNode, open_nvml: OpenNvml) -> None:
     source = Path(pynvml.__file__).read_text(encoding="utf-8")
     names = set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"\)', source))
     assert len(names) > 300
@@ -438,7 +436,7 @@ def test_every_function_that_the_binding_knows_is_there(ready_node: MakeNode, op
         assert value(nvml.nvmlSystemGetConfComputeCapabilities) == ABSENT
 
 
-def test_two_nodes_side_by_side_in_one_process(make_node: MakeNode) -> None:
+def test_one_process_can_open_two_nodes(make_node: MakeNode) -> None:
     counts = []
     for name in ("nvidia-h100x8", "nvidia-mig"):
         library = ctypes.CDLL(make_node(name).agent_settings()["nvml_library"])
@@ -458,7 +456,7 @@ nvidia:
 """
 
 
-def test_calls_cost_what_the_description_says(make_node: MakeNode, open_nvml: OpenNvml) -> None:
+def test_calls_use_the_configured_cpu_time(make_node: MakeNode, open_nvml: OpenNvml) -> None:
     with open_nvml(make_node(COSTLY)) as nvml:
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
         before = time.thread_time()

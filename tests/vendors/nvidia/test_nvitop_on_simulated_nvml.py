@@ -1,4 +1,4 @@
-"""nvitop, which nobody here wrote, sees in the simulated library what the node's model says."""
+"""nvitop, an independent program, reads the values of the node from the simulated library."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from accelscope.vendors.nvidia.simulated.driver import NvidiaDriver
 
 MakeNode = Callable[..., SimulatedNode]
 
-# Run in a process of its own: nvitop loads the library by name, once, when it is first used.
-LOOK = """
+# Run in a separate process: nvitop loads the library by name, once.
+READ_DEVICES = """
 import json
 from nvitop import Device
 
@@ -42,13 +42,18 @@ print(json.dumps([
 
 
 @pytest.mark.parametrize("name", ready_made("nvidia"))
-def test_nvitop_sees_the_same_devices_memory_and_processes(make_node: MakeNode, name: str) -> None:
-    node = make_node(name, at=20)  # before the sick node loses a device
+def test_nvitop_reads_the_devices_and_processes_of_the_node(make_node: MakeNode, name: str) -> None:
+    node = make_node(name, at=20)  # before nvidia-sick loses a device
     environment = {**os.environ, "LD_LIBRARY_PATH": str(node.folder / "lib")}
     result = subprocess.run(
-        [sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", READ_DEVICES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
-    graphics = {"G", "C+G"}  # nvitop calls a process of both kinds graphics when it asks for that last
+    graphics = {"G", "C+G"}  # nvitop reports a process of both types as graphics
     assert json.loads(result.stdout) == [
         {
             "uuid": gpu.gpu.uuid,
