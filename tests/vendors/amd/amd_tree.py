@@ -1,4 +1,4 @@
-"""Hand-made folders as the amdgpu driver shows them."""
+"""Folders with the files of the amdgpu driver, written by the tests."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,11 +20,11 @@ def lay_out_gpu(
     vendor: str = "0x1002",
     driver: str | None = "amdgpu",
 ) -> Path:
-    """A card with these files of its device; returns the device's folder."""
+    """Write a card with these files of its device. Returns the folder of the device."""
     device = root / "sys/class/drm" / f"card{card}" / "device"
     bound = f"DRIVER={driver}\n" if driver else ""
-    facts = {"vendor": vendor, "device": "0x744c", "uevent": f"{bound}PCI_SLOT_NAME={pci}"}
-    write(device, {**facts, **files})
+    identity = {"vendor": vendor, "device": "0x744c", "uevent": f"{bound}PCI_SLOT_NAME={pci}"}
+    write(device, {**identity, **files})
     if driver is not None:
         (device / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
     (root / "sys/module/amdgpu").mkdir(parents=True, exist_ok=True)

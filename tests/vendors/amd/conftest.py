@@ -1,4 +1,4 @@
-"""The AMD reader on simulated nodes, and with tools that a test writes."""
+"""Fixtures: the AMD reader on simulated nodes, and with shell scripts as tools."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +20,12 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, device_seconds: float = 60.0, **settings: str) -> Watched:
-        made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
-        made.build(at)
-        given = {**made.agent_settings(), **settings}
-        watched.append(Watched(Vendor("amd"), load(AgentSettings, given, {}).settings, made, device_seconds))
+        simulated = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
+        simulated.build(at)
+        values = {**simulated.agent_settings(), **settings}
+        watched.append(
+            Watched(Vendor("amd"), load(AgentSettings, values, {}).settings, simulated, device_seconds)
+        )
         return watched[-1]
 
     yield begin
@@ -37,14 +39,14 @@ def watch_folder(tmp_path: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(**scripts: str) -> Watched:
-        given = {
+        values = {
             name: str(tmp_path / name.partition("_")[0]) for name in ("proc_root", "sys_root", "dev_root")
         }
         for name in ("amd_smi", "rocm_smi"):
-            given[f"{name}_path"] = str(tmp_path / name)
+            values[f"{name}_path"] = str(tmp_path / name)
             if name in scripts:
                 script(tmp_path / name, scripts[name])
-        loaded = load(AgentSettings, {**given, "reader_timeout": "30"}, {})
+        loaded = load(AgentSettings, {**values, "reader_timeout": "30"}, {})
         watched.append(Watched(Vendor("amd"), loaded.settings))
         return watched[-1]
 

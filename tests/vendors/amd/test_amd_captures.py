@@ -1,4 +1,4 @@
-"""Every capture of AMD's tools and files, with the values that somebody read off the file by eye.
+"""Every capture of AMD's tools and files, with the values that a person read from the file.
 
 Of ids that belong to other people's machines only the beginning is written down here.
 """
@@ -17,7 +17,7 @@ from accelscope.vendors.common.contract import Paths, ReaderOptions
 
 MIB = 2**20
 GIB = 2**30
-NONE = object()  # the file says nothing of it: neither a value nor an absence
+NONE = object()  # the file has neither a value nor an absence
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ def concise(
 def heat(
     edge: float | None = None, junction: float | None = None, memory: float | None = None
 ) -> dict[str, object]:
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, celsius in (("edge", edge), ("junction", junction), ("memory", memory)):
-        told[f"sensors.{name}"] = NONE if celsius is None else celsius
-    told["temperature_celsius"] = edge if edge is not None else junction
-    return told
+        values[f"sensors.{name}"] = NONE if celsius is None else celsius
+    values["temperature_celsius"] = edge if edge is not None else junction
+    return values
 
 
 def clocks(**megahertz: float) -> dict[str, object]:
@@ -131,7 +131,7 @@ def mi100(
     }
 
 
-def rx6700xt(used: int, millivolts: int, **told: object) -> dict[str, object]:
+def rx6700xt(used: int, millivolts: int, **values: object) -> dict[str, object]:
     return {
         "index": 0,
         "id": "amd:0000:07:00.0",
@@ -150,11 +150,11 @@ def rx6700xt(used: int, millivolts: int, **told: object) -> dict[str, object]:
         **clocks(graphics=500, memory=96, fabric=1051, soc=685, display=480),
         **link(4, 16, 0),
         **absent("uuid", "serial"),
-        **told,
+        **values,
     }
 
 
-def mi250(index: int, use: float, **told: object) -> dict[str, object]:
+def mi250(index: int, use: float, **values: object) -> dict[str, object]:
     return {
         "index": index,
         "model": "AMD INSTINCT MI250 (MCM) OAM AC MBA",
@@ -167,7 +167,7 @@ def mi250(index: int, use: float, **told: object) -> dict[str, object]:
         **clocks(graphics=800, memory=1600, fabric=400, soc=1090),
         "clocks.graphics.max": 1.7e9,
         "clocks.memory.max": 1.6e9,
-        **told,
+        **values,
     }
 
 
@@ -621,13 +621,13 @@ OTHER_KINDS = {
 AMD_SOURCES = [name for name in sources() if name.startswith(("amd-smi", "rocm-smi"))]
 
 
-def test_every_capture_has_its_place(captures: Path) -> None:
+def test_every_capture_has_expected_values(captures: Path) -> None:
     found = {path.name for path in (captures / "amd").iterdir()}
     assert found == CAPTURES.keys() | TREES.keys() | OTHER_KINDS.keys()
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_capture_is_read_right(captures: Path, name: str) -> None:
+def test_capture_is_parsed_to_the_expected_values(captures: Path, name: str) -> None:
     expected = CAPTURES[name]
     text = (captures / "amd" / name).read_text(encoding="utf-8")
     parsed = sources()[expected.source].parse(text, None)
@@ -635,17 +635,17 @@ def test_capture_is_read_right(captures: Path, name: str) -> None:
     assert (parsed.error and parsed.error.reason) == expected.error
     assert [rejection.reason for rejection in parsed.rejected] == list(expected.rejected)
     assert len(parsed.devices) == len(expected.devices)
-    for device, told in zip(parsed.devices, expected.devices, strict=True):
-        assert_told(device_facts(device), told)
+    for device, values in zip(parsed.devices, expected.devices, strict=True):
+        assert_values(device_facts(device), values)
     assert len({device.id for device in parsed.devices}) == len(parsed.devices)
-    assert [process.pid for process in parsed.processes] == [told["pid"] for told in expected.processes]
-    for found, told in zip(parsed.processes, expected.processes, strict=True):
-        assert_told(process_facts(found), told)
+    assert [process.pid for process in parsed.processes] == [values["pid"] for values in expected.processes]
+    for found, values in zip(parsed.processes, expected.processes, strict=True):
+        assert_values(process_facts(found), values)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
         lambda text: "\ufeff" + text,
         lambda text: text.replace("\n", "\r\n"),
@@ -654,17 +654,19 @@ def test_capture_is_read_right(captures: Path, name: str) -> None:
     ],
     ids=["mark", "carriage returns", "no newline", "warning before"],
 )
-def test_what_surrounds_a_capture_changes_nothing(captures: Path, name: str, spoil: Any) -> None:
+def test_text_around_a_capture_does_not_change_the_result(captures: Path, name: str, change: Any) -> None:
     text = (captures / "amd" / name).read_text(encoding="utf-8")
     parse = sources()[CAPTURES[name].source].parse
-    read, spoilt = parse(text, None), parse(spoil(text), None)
-    assert spoilt.devices == read.devices
-    assert spoilt.processes == read.processes
-    assert (spoilt.error and spoilt.error.reason) == (read.error and read.error.reason)
+    read, changed = parse(text, None), parse(change(text), None)
+    assert changed.devices == read.devices
+    assert changed.processes == read.processes
+    assert (changed.error and changed.error.reason) == (read.error and read.error.reason)
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_tree_is_read_right(captures: Path, tmp_path: Path, name: str) -> None:
+def test_captured_sysfs_tree_is_read_to_the_expected_values(
+    captures: Path, tmp_path: Path, name: str
+) -> None:
     lay_out(captures / "amd" / name, tmp_path)
     paths = Paths(
         proc=tmp_path / "proc",
@@ -674,12 +676,12 @@ def test_tree_is_read_right(captures: Path, tmp_path: Path, name: str) -> None:
     tools = dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(tmp_path / "no-tool"))
     reader = AmdReader(ReaderOptions(paths, tools))
     [key] = reader.survey().keys
-    assert_told(device_facts(reader.read(key).device), TREES[name])
+    assert_values(device_facts(reader.read(key).device), TREES[name])
 
 
 @pytest.mark.parametrize("source", AMD_SOURCES)
 @pytest.mark.parametrize("name", OTHER_KINDS)
-def test_captures_of_other_kinds_give_no_values(captures: Path, source: str, name: str) -> None:
+def test_a_capture_of_another_format_gives_no_values(captures: Path, source: str, name: str) -> None:
     text = (captures / "amd" / name).read_text(encoding="utf-8")
     parsed = sources()[source].parse(text, None)
     assert parsed.devices == ()
@@ -699,9 +701,9 @@ def lay_out(flat: Path, root: Path) -> None:
             path.write_text(content)
 
 
-def assert_told(facts: dict[str, Any], told: dict[str, Any]) -> None:
+def assert_values(facts: dict[str, Any], expected: dict[str, Any]) -> None:
     wrong = {}
-    for place, value in told.items():
+    for place, value in expected.items():
         found = facts.get(place, NONE)
         if place in ("uuid", "serial") and isinstance(value, str):
             right = str(found).startswith(value)

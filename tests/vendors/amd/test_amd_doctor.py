@@ -1,4 +1,4 @@
-"""What doctor says where AMD GPUs are, or should be."""
+"""The checks of doctor for AMD GPUs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 
 
-def gpu(node: "NodeFolder", address: str, held_by: str | None = "amdgpu", kind: str = "0x120000") -> None:
+def gpu(node: "NodeFolder", address: str, driver: str | None = "amdgpu", kind: str = "0x120000") -> None:
     pci = f"sys/bus/pci/devices/{address}"
     node.write({f"{pci}/vendor": "0x1002\n", f"{pci}/device": "0x74a1\n", f"{pci}/class": f"{kind}\n"})
-    if held_by is not None:
-        node.link(f"{pci}/driver", f"../../../bus/pci/drivers/{held_by}")
+    if driver is not None:
+        node.link(f"{pci}/driver", f"../../../bus/pci/drivers/{driver}")
 
 
 def card(node: "NodeFolder", **files: str) -> None:
@@ -53,7 +53,7 @@ def only(findings: Iterable[Finding]) -> Finding:
     return finding
 
 
-def test_no_gpu_is_nothing_to_mend(node: "NodeFolder") -> None:
+def test_a_node_without_gpus_has_no_problems(node: "NodeFolder") -> None:
     node.write({"sys/bus/pci/devices/.keep": ""})
     subject = node.subject({"readers": "amd", "amd_smi_path": "none", "rocm_smi_path": "none"})
     report = examine(subject, (vendor_area(Vendor("amd")),))
@@ -61,7 +61,7 @@ def test_no_gpu_is_nothing_to_mend(node: "NodeFolder") -> None:
     assert {finding.severity for _, finding in report.findings} == {Severity.NOTE}
 
 
-def test_gpus_on_the_bus_without_a_driver(node: "NodeFolder") -> None:
+def test_gpus_without_a_loaded_driver_are_a_warning(node: "NodeFolder") -> None:
     gpu(node, "0000:83:00.0", None)
     found = only(doctor.module(node.subject()))
     assert found.severity is Severity.WARNING
@@ -70,9 +70,9 @@ def test_gpus_on_the_bus_without_a_driver(node: "NodeFolder") -> None:
     assert (hardware.unheld, hardware.driver_loaded) == (frozenset({"0000:83:00.0"}), False)
 
 
-def test_who_else_holds_a_gpu(node: "NodeFolder") -> None:
-    for number, held_by in enumerate(("vfio-pci", "radeon", "amdgpu")):
-        gpu(node, f"0000:0{number}:00.0", held_by, "0x030000")
+def test_gpus_bound_to_other_drivers_are_reported(node: "NodeFolder") -> None:
+    for number, driver in enumerate(("vfio-pci", "radeon", "amdgpu")):
+        gpu(node, f"0000:0{number}:00.0", driver, "0x030000")
     found = list(doctor.on_pci(node.subject()))
     assert [finding.severity for finding in found] == [Severity.OK, Severity.NOTE, Severity.NOTE]
     assert "virtual machine" in found[1].found
@@ -80,7 +80,7 @@ def test_who_else_holds_a_gpu(node: "NodeFolder") -> None:
     assert doctor.hardware(node.subject()).addresses == {"0000:02:00.0"}
 
 
-def test_files_that_this_user_may_not_read(
+def test_unreadable_driver_files_are_an_error(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     card(node, gpu_busy_percent="5")
@@ -93,7 +93,7 @@ def test_files_that_this_user_may_not_read(
     assert "gpu_busy_percent" in found.found
 
 
-def test_device_files_that_the_tools_need(
+def test_inaccessible_device_files_are_a_warning(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     card(node)
@@ -107,7 +107,7 @@ def test_device_files_that_the_tools_need(
     assert "supplementalGroups" in (found.advice or "")
 
 
-def test_processes_of_others_may_be_hidden(
+def test_processes_of_other_users_that_cannot_be_listed_are_reported(
     node: "NodeFolder", ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     card(node)
@@ -120,7 +120,7 @@ def test_processes_of_others_may_be_hidden(
     assert "SYS_PTRACE" in (found.advice or "")
 
 
-def test_a_tool_is_missed_only_where_there_are_gpus(node: "NodeFolder") -> None:
+def test_a_missing_tool_is_reported_only_with_gpus(node: "NodeFolder") -> None:
     settings = {"amd_smi_path": str(node.folder / "no-tool"), "rocm_smi_path": str(node.folder / "no-tool")}
     assert only(doctor.amd_smi(node.subject(settings))).advice is None
     card(node)
@@ -152,7 +152,7 @@ def test_a_tool_is_missed_only_where_there_are_gpus(node: "NodeFolder") -> None:
         ("sleep 30", Severity.WARNING, "--tool-interval"),
     ],
 )
-def test_a_tool_that_does_not_answer(
+def test_a_failing_tool_is_a_warning_with_advice(
     node: "NodeFolder", lines: str, severity: Severity, word: str | None
 ) -> None:
     card(node)
@@ -166,7 +166,7 @@ def test_a_tool_that_does_not_answer(
     assert (word or "") in (found.advice or "")
 
 
-def test_rocm_smi_matters_only_without_amd_smi(node: "NodeFolder") -> None:
+def test_rocm_smi_is_checked_only_without_amd_smi(node: "NodeFolder") -> None:
     card(node)
     rocm = script(node, "rocm-smi", "echo 'WARNING: No JSON data to report'")
     settings = {"rocm_smi_path": rocm, "amd_smi_path": script(node, "amd-smi", "true")}
@@ -176,7 +176,7 @@ def test_rocm_smi_matters_only_without_amd_smi(node: "NodeFolder") -> None:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_gpus_that_only_a_slow_tool_shows(node: "NodeFolder", *, answers: bool) -> None:
+def test_doctor_waits_for_a_slow_tool_that_is_the_only_source(node: "NodeFolder", *, answers: bool) -> None:
     node.write(
         {
             "dev/kfd": "",
@@ -213,7 +213,7 @@ def examined(node: SimulatedNode, root: Path, timeouts: Mapping[str, str] = PATI
 
 
 @pytest.mark.parametrize("name", ["amd-mi300x8", "amd-mi250", "amd-radeon", "amd-mi300-cpx"])
-def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -> None:
+def test_a_healthy_node_has_no_problems(tmp_path: Path, native_cache: Path, name: str) -> None:
     node = SimulatedNode(costless(name), tmp_path / "node", cache=native_cache)
     node.build(60.0)
     found = examined(node, tmp_path)
@@ -223,7 +223,7 @@ def test_a_healthy_node_is_fine(tmp_path: Path, native_cache: Path, name: str) -
     assert found["on devices"].details["with_user"] == found["on devices"].details["processes"] > 0
 
 
-def test_a_sick_node_names_each_trouble(tmp_path: Path, native_cache: Path) -> None:
+def test_each_fault_of_a_node_is_reported(tmp_path: Path, native_cache: Path) -> None:
     node = SimulatedNode(costless("amd-mi300x8"), tmp_path / "node", cache=native_cache)
     node.build(60.0)
     node.set_faults(

@@ -1,4 +1,4 @@
-"""The driver's files, in folders made by hand."""
+"""The driver's files, in folders that the tests write."""
 
 import os
 import struct
@@ -40,7 +40,7 @@ SENSORS = {
     "hwmon/hwmon7/temp3_input": "48000",
     "hwmon/hwmon7/power1_average": "61000000",
 }
-WELL = {"gpu_busy_percent": "12", "mem_info_vram_total": "1000", "mem_info_vram_used": "400", **SENSORS}
+HEALTHY = {"gpu_busy_percent": "12", "mem_info_vram_total": "1000", "mem_info_vram_used": "400", **SENSORS}
 
 
 class Clock:
@@ -72,30 +72,30 @@ def reasons(device: Device) -> Mapping[str, AbsenceReason]:
     return {absence.field: absence.reason for absence in device.absent}
 
 
-def test_a_node_without_the_driver(tmp_path: Path) -> None:
+def test_a_node_without_the_driver_raises_driver_absent(tmp_path: Path) -> None:
     with pytest.raises(DriverAbsent):
         reader_of(tmp_path).survey()
 
 
-def test_the_driver_without_a_gpu(tmp_path: Path) -> None:
+def test_the_driver_without_a_gpu_has_no_devices(tmp_path: Path) -> None:
     write(tmp_path, {"sys/module/amdgpu/version": "6.14.14"})
     survey = reader_of(tmp_path).survey()
     assert (survey.keys, survey.driver_version) == ((), "6.14.14")
 
 
-def test_the_kernels_own_driver_has_the_kernels_version(tmp_path: Path) -> None:
+def test_the_in_tree_driver_has_the_version_of_the_kernel(tmp_path: Path) -> None:
     write(tmp_path, {"proc/sys/kernel/osrelease": "6.14.0-24-generic"})
-    lay_out_gpu(tmp_path, WELL)
+    lay_out_gpu(tmp_path, HEALTHY)
     assert reader_of(tmp_path).survey().driver_version == "6.14.0-24-generic"
     assert only_device(tmp_path).driver_version == "6.14.0-24-generic"
 
 
-def test_only_cards_of_this_driver_count_and_in_the_order_of_the_bus(tmp_path: Path) -> None:
+def test_only_amdgpu_cards_are_read_in_the_order_of_pci_addresses(tmp_path: Path) -> None:
     lay_out_gpu(tmp_path, {}, card=0, vendor="0x1a03", driver="ast", pci="0000:01:00.0")
     lay_out_gpu(tmp_path, {}, card=1, driver="radeon", pci="0000:02:00.0")
     lay_out_gpu(tmp_path, {}, card=2, driver="vfio-pci", pci="0000:03:00.0")
-    lay_out_gpu(tmp_path, {**WELL, "unique_id": "00000000000000ff"}, card=57, pci="0000:c3:00.0")
-    lay_out_gpu(tmp_path, WELL, card=9, pci="0000:23:00.0")
+    lay_out_gpu(tmp_path, {**HEALTHY, "unique_id": "00000000000000ff"}, card=57, pci="0000:c3:00.0")
+    lay_out_gpu(tmp_path, HEALTHY, card=9, pci="0000:23:00.0")
     write(tmp_path, {"sys/class/drm/card9-DP-1/device/vendor": "0x1002"})
     reader = reader_of(tmp_path)
     keys = reader.survey().keys
@@ -103,9 +103,9 @@ def test_only_cards_of_this_driver_count_and_in_the_order_of_the_bus(tmp_path: P
     assert [reader.read(key).device.index for key in keys] == [0, 1]
 
 
-def test_two_cards_with_one_number_stay_two(tmp_path: Path) -> None:
+def test_two_cards_with_the_same_unique_id_stay_two_devices(tmp_path: Path) -> None:
     for card in (0, 1):
-        lay_out_gpu(tmp_path, {**WELL, "unique_id": "abcd"}, card=card, pci=f"0000:0{card}:00.0")
+        lay_out_gpu(tmp_path, {**HEALTHY, "unique_id": "abcd"}, card=card, pci=f"0000:0{card}:00.0")
     reader = reader_of(tmp_path)
     assert reader.survey().keys == ("amd:0000:00:00.0", "amd:0000:01:00.0")
     (tmp_path / "sys/class/drm/card0").rename(tmp_path / "gone")
@@ -114,15 +114,15 @@ def test_two_cards_with_one_number_stay_two(tmp_path: Path) -> None:
     assert reader.survey().keys == ("amd:0000:00:00.0", "amd:0000:01:00.0")
 
 
-def test_a_tree_that_tells_nothing_of_bus_and_driver(tmp_path: Path) -> None:
-    write(tmp_path / "sys/class/drm/card3/device", {"vendor": "0x1002", **WELL})
+def test_a_card_without_bus_and_driver_information_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "sys/class/drm/card3/device", {"vendor": "0x1002", **HEALTHY})
     write(tmp_path / "sys/class/drm/card4/device", {"vendor": "0x1002", "gpu_busy_percent": "1"})
     device = only_device(tmp_path)
     assert (device.id, device.utilization_ratio, device.pci_address) == ("amd:unidentified-3", 0.12, None)
 
 
-def test_values_by_the_labels_of_sensors(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, WELL)
+def test_sensors_are_named_by_their_labels(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, HEALTHY)
     device = only_device(tmp_path)
     assert {s.name: s.celsius for s in device.sensors} == {"edge": 41.0, "junction": 52.0, "memory": 48.0}
     assert device.temperature_celsius == 41.0
@@ -131,7 +131,7 @@ def test_values_by_the_labels_of_sensors(tmp_path: Path) -> None:
     assert device.health.state is HealthState.OK
 
 
-def test_a_chip_without_an_edge_sensor_shows_its_hottest_spot(tmp_path: Path) -> None:
+def test_a_chip_without_an_edge_sensor_has_the_junction_temperature(tmp_path: Path) -> None:
     lay_out_gpu(
         tmp_path,
         {
@@ -147,7 +147,7 @@ def test_a_chip_without_an_edge_sensor_shows_its_hottest_spot(tmp_path: Path) ->
     assert device.power_watts == 140.0
 
 
-def test_what_a_gpu_does_not_have_is_absent_with_its_reason(tmp_path: Path) -> None:
+def test_missing_values_are_absent_with_a_reason(tmp_path: Path) -> None:
     lay_out_gpu(tmp_path, {"gpu_busy_percent": "1", "product_name": ""})
     assert reasons(only_device(tmp_path)) == {
         "model": "not_known",
@@ -159,10 +159,10 @@ def test_what_a_gpu_does_not_have_is_absent_with_its_reason(tmp_path: Path) -> N
     }
 
 
-def test_a_file_that_may_not_be_read_costs_itself(
+def test_an_unreadable_file_affects_only_its_own_value(
     open_folder: Path, ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    device = lay_out_gpu(open_folder, WELL)
+    device = lay_out_gpu(open_folder, HEALTHY)
     (device / "gpu_busy_percent").chmod(0)
     with ordinary_user():
         read = only_device(open_folder)
@@ -183,7 +183,7 @@ def test_a_file_that_may_not_be_read_costs_itself(
         (110, "timeout"),  # ETIMEDOUT
     ],
 )
-def test_the_kernels_codes(code: int, reason: str) -> None:
+def test_kernel_errors_map_to_absence_reasons(code: int, reason: str) -> None:
     assert reason_of(OSError(code, "")) == reason
 
 
@@ -191,13 +191,13 @@ def test_the_kernels_codes(code: int, reason: str) -> None:
     ("text", "absent"),
     [("", "no_sample"), ("many", "unreadable"), ("250", "unreadable"), ("-1", "unreadable")],
 )
-def test_a_file_with_something_else_in_it(tmp_path: Path, text: str, absent: str) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "gpu_busy_percent": text})
+def test_a_file_with_unexpected_content_is_absent(tmp_path: Path, text: str, absent: str) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "gpu_busy_percent": text})
     assert reasons(only_device(tmp_path))["utilization_ratio"] == absent
 
 
-def test_a_gpu_that_answers_nothing_but_errors_is_lost(tmp_path: Path) -> None:
-    device = lay_out_gpu(tmp_path, WELL)
+def test_a_gpu_with_only_read_errors_is_lost(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, HEALTHY)
     for name in ("gpu_busy_percent", *SENSORS):
         if not name.endswith("_label"):
             (device / name).unlink()
@@ -208,15 +208,13 @@ def test_a_gpu_that_answers_nothing_but_errors_is_lost(tmp_path: Path) -> None:
         reader.read(key)
 
 
-def test_a_driver_that_resets_a_gpu_answers_nothing_for_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_during_a_reset_has_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> str:
         if path.endswith(("_percent", "_input", "_average")):
             raise PermissionError(1, "Operation not permitted")
         return files.read_text(path)
 
-    lay_out_gpu(tmp_path, WELL)
+    lay_out_gpu(tmp_path, HEALTHY)
     for module in (gpu, gpu_files):
         monkeypatch.setattr(module, "read_text", refuse)
     device = only_device(tmp_path)
@@ -225,7 +223,7 @@ def test_a_driver_that_resets_a_gpu_answers_nothing_for_now(
     assert device.memory_total_bytes == 1000
 
 
-def test_a_gpu_that_sleeps_is_not_woken(tmp_path: Path) -> None:
+def test_a_suspended_gpu_is_not_woken(tmp_path: Path) -> None:
     lay_out_gpu(tmp_path, {"power/runtime_status": "suspended", "unique_id": "ff", "vbios_version": "113-X"})
     device_folder = tmp_path / "sys/class/drm/card0/device"
     for name in ("gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"):
@@ -237,8 +235,8 @@ def test_a_gpu_that_sleeps_is_not_woken(tmp_path: Path) -> None:
     assert device.memory_total_bytes is None
 
 
-def test_the_folder_of_sensors_may_change_its_name(tmp_path: Path) -> None:
-    device = lay_out_gpu(tmp_path, WELL)
+def test_the_hwmon_folder_may_change_its_name(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, HEALTHY)
     reader = reader_of(tmp_path)
     [key] = reader.survey().keys
     assert reader.read(key).device.temperature_celsius == 41.0
@@ -250,8 +248,8 @@ def test_the_folder_of_sensors_may_change_its_name(tmp_path: Path) -> None:
 RAS = {"ras/umc_err_count": "ue: 0\nce: 3", "ras/gfx_err_count": "ue: 0\nce: 1", "ras/features": "x"}
 
 
-def test_errors_by_block_and_when_they_last_grew(tmp_path: Path) -> None:
-    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+def test_errors_by_block_have_the_time_of_their_last_increase(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**HEALTHY, **RAS})
     clock = Clock()
     reader = reader_of(tmp_path, clock)
     [key] = reader.survey().keys
@@ -285,8 +283,8 @@ def test_errors_by_block_and_when_they_last_grew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("silence", ["Query currently inaccessible\n", None], ids=["a sentence", "an error"])
-def test_a_sum_of_errors_does_not_fall_while_the_gpu_is_reset(tmp_path: Path, silence: str | None) -> None:
-    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+def test_error_totals_do_not_fall_during_a_reset(tmp_path: Path, silence: str | None) -> None:
+    device = lay_out_gpu(tmp_path, {**HEALTHY, **RAS})
     reader = reader_of(tmp_path)
     [key] = reader.survey().keys
 
@@ -310,8 +308,8 @@ def test_a_sum_of_errors_does_not_fall_while_the_gpu_is_reset(tmp_path: Path, si
     assert sums() == before
 
 
-def test_a_block_that_never_answered_does_not_cost_the_sum(tmp_path: Path) -> None:
-    device = lay_out_gpu(tmp_path, {**WELL, **RAS})
+def test_a_block_that_was_never_readable_does_not_affect_the_total(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**HEALTHY, **RAS})
     (device / "ras/sdma_err_count").mkdir()
     reader = reader_of(tmp_path)
     [key] = reader.survey().keys
@@ -320,8 +318,8 @@ def test_a_block_that_never_answered_does_not_cost_the_sum(tmp_path: Path) -> No
         assert sums == {"corrected": 4, "uncorrected": 0}
 
 
-def test_errors_that_came_while_the_driver_was_loaded_anew_have_a_date(tmp_path: Path) -> None:
-    device = lay_out_gpu(tmp_path, {**WELL, "ras/umc_err_count": "ue: 5\nce: 0"})
+def test_errors_after_a_driver_reload_have_a_time(tmp_path: Path) -> None:
+    device = lay_out_gpu(tmp_path, {**HEALTHY, "ras/umc_err_count": "ue: 5\nce: 0"})
     clock = Clock()
     reader = reader_of(tmp_path, clock)
     [key] = reader.survey().keys
@@ -337,20 +335,22 @@ def test_errors_that_came_while_the_driver_was_loaded_anew_have_a_date(tmp_path:
     ("letters", "state"),
     [("", HealthState.OK), ("R", HealthState.OK), ("RP", HealthState.WARNING), ("RPF", HealthState.CRITICAL)],
 )
-def test_bad_pages(tmp_path: Path, letters: str, state: HealthState) -> None:
+def test_bad_pages_determine_the_health(tmp_path: Path, letters: str, state: HealthState) -> None:
     pages = "\n".join(f"0x{n:08x} : 0x00001000 : {letter}" for n, letter in enumerate(letters))
-    lay_out_gpu(tmp_path, {**WELL, **RAS, "ras/gpu_vram_bad_pages": pages})
+    lay_out_gpu(tmp_path, {**HEALTHY, **RAS, "ras/gpu_vram_bad_pages": pages})
     device = only_device(tmp_path)
     assert [pages.count for pages in device.retired_pages] == [len(letters)]
     assert device.health.state is state
 
 
-def test_bad_pages_beyond_the_first_read_count_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_bad_pages_are_counted_if_one_read_returns_only_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of this file the kernel gives at most a page at each read, in whole lines."""
     whole = os.read
     monkeypatch.setattr(os, "read", lambda descriptor, most: whole(descriptor, min(most, 4088)))
     pages = "".join(f"0x{n:08x} : 0x00001000 : {'R' if n < 299 else 'F'}\n" for n in range(300))
-    lay_out_gpu(tmp_path, {**WELL, **RAS, "ras/gpu_vram_bad_pages": pages})
+    lay_out_gpu(tmp_path, {**HEALTHY, **RAS, "ras/gpu_vram_bad_pages": pages})
     device = only_device(tmp_path)
     assert [pages.count for pages in device.retired_pages] == [300]
     assert device.health.state is HealthState.CRITICAL
@@ -360,13 +360,15 @@ def test_bad_pages_beyond_the_first_read_count_too(tmp_path: Path, monkeypatch: 
     ("celsius", "state"),
     [(99, HealthState.OK), (100, HealthState.WARNING), (105, HealthState.CRITICAL)],
 )
-def test_heat(tmp_path: Path, celsius: int, state: HealthState) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
+def test_temperature_above_a_limit_determines_the_health(
+    tmp_path: Path, celsius: int, state: HealthState
+) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
     assert only_device(tmp_path).health.state is state
 
 
 @pytest.mark.parametrize("reason", THROTTLES)
-def test_what_the_alert_calls_throttled_is_a_warning(reason: str) -> None:
+def test_throttling_that_the_alert_reports_is_a_warning(reason: str) -> None:
     device = Device(
         vendor=Vendor("amd"), id="amd:1", throttles=tuple(Throttle(one, one == reason) for one in THROTTLES)
     )
@@ -377,16 +379,16 @@ def test_what_the_alert_calls_throttled_is_a_warning(reason: str) -> None:
         assert health == Health(HealthState.OK)
 
 
-def die(root: Path, number: int, watts: int, **told: str) -> None:
+def die(root: Path, number: int, watts: int, **values: str) -> None:
     lay_out_gpu(
         root,
         {
-            **WELL,
+            **HEALTHY,
             "device": "0x740c",
             "unique_id": f"{number + 1:x}",
             "hwmon/hwmon7/power1_average": f"{watts}000000",
             "hwmon/hwmon7/power1_cap": "560000000",
-            **told,
+            **values,
         },
         card=number,
         pci=f"0000:{number + 16:x}:00.0",
@@ -394,7 +396,7 @@ def die(root: Path, number: int, watts: int, **told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "values",
     [
         [{"serial_number": f"PCB-{n // 2}"} for n in range(4)],
         [{"xgmi_hive_info/xgmi_hive_id": "77", "xgmi_physical_id": str(n)} for n in range(4)],
@@ -403,10 +405,10 @@ def die(root: Path, number: int, watts: int, **told: str) -> None:
     ids=["serial number", "place in the hive", "nothing but their order"],
 )
 @pytest.mark.parametrize("watts", [(300, 300, 200, 200), (300, 0, 200, 0), (0, 300, 0, 200)])
-def test_a_module_with_two_dies_shows_its_power_once(
-    tmp_path: Path, told: list[dict[str, str]], watts: tuple[int, ...]
+def test_the_power_of_a_module_with_two_dies_is_published_once(
+    tmp_path: Path, values: list[dict[str, str]], watts: tuple[int, ...]
 ) -> None:
-    for number, (power, facts) in enumerate(zip(watts, told, strict=True)):
+    for number, (power, facts) in enumerate(zip(watts, values, strict=True)):
         die(tmp_path, number, power, **facts)
     reader = reader_of(tmp_path)
     for _ in range(2):  # which of the dies shows it is known after a first look
@@ -434,7 +436,7 @@ def gpu_metrics(version: tuple[int, int], energy: int, size: int = 200) -> bytes
 
 @pytest.mark.parametrize("version", TABLES)
 def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version: tuple[int, int]) -> None:
-    folder = lay_out_gpu(tmp_path, WELL)
+    folder = lay_out_gpu(tmp_path, HEALTHY)
     reader = reader_of(tmp_path)
     for joules in (3.0, 3.5, 90_000.25):
         (folder / "gpu_metrics").write_bytes(gpu_metrics(version, int(joules * 65536)))
@@ -456,13 +458,13 @@ def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version
         gpu_metrics((255, 255), 7 << 16),
     ],
 )
-def test_a_table_without_energy_gives_none(tmp_path: Path, table: bytes) -> None:
-    (lay_out_gpu(tmp_path, WELL) / "gpu_metrics").write_bytes(table)
+def test_a_table_without_an_energy_counter_has_no_energy(tmp_path: Path, table: bytes) -> None:
+    (lay_out_gpu(tmp_path, HEALTHY) / "gpu_metrics").write_bytes(table)
     device = only_device(tmp_path)
     assert (device.energy_joules, device.power_watts) == (None, 61.0)
 
 
-def test_a_module_with_two_dies_shows_its_energy_once(tmp_path: Path) -> None:
+def test_the_energy_of_a_module_with_two_dies_is_published_once(tmp_path: Path) -> None:
     for number in range(2):
         die(tmp_path, number, 300, serial_number="692140000412")
         folder = tmp_path / f"sys/class/drm/card{number}/device"
@@ -473,19 +475,19 @@ def test_a_module_with_two_dies_shows_its_energy_once(tmp_path: Path) -> None:
     assert reasons(devices[1])["energy_joules"] == "shared"
 
 
-def test_part_number_and_pci_number_of_a_board(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "device": "0x74a1", "product_number": "102-G30211-0C"})
+def test_part_number_and_pci_device_id_of_a_board_are_read(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "device": "0x74a1", "product_number": "102-G30211-0C"})
     device = only_device(tmp_path)
     assert (device.part_number, device.pci_device_id) == ("102-G30211-0C", "0x74a1")
 
 
 @pytest.mark.parametrize("text", ["", "N/A", "0"])
-def test_a_board_without_a_part_number(tmp_path: Path, text: str) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "product_number": text})
+def test_a_board_without_a_part_number_has_none(tmp_path: Path, text: str) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "product_number": text})
     assert only_device(tmp_path).part_number is None
 
 
-def kfd_node(number: int, gpu_id: int, location: int, minor: int, **told: int) -> dict[str, str]:
+def kfd_node(number: int, gpu_id: int, location: int, minor: int, **values: int) -> dict[str, str]:
     facts = {
         "simd_count": 416,
         "simd_per_cu": 4,
@@ -493,7 +495,7 @@ def kfd_node(number: int, gpu_id: int, location: int, minor: int, **told: int) -
         "domain": 0,
         "location_id": location,
         "drm_render_minor": minor,
-        **told,
+        **values,
     }
     folder = f"sys/class/kfd/kfd/topology/nodes/{number}"
     return {
@@ -523,8 +525,8 @@ def open_file(root: Path, pid: int, descriptor: int, node: str, text: str) -> No
         link.symlink_to(f"/dev/dri/{node}")
 
 
-def test_compute_processes_with_their_memory_and_occupancy(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+def test_compute_processes_have_memory_and_occupancy(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "drm/renderD129/dev": "226:129"})
     proc = "sys/class/kfd/kfd/proc"
     write(
         tmp_path,
@@ -548,8 +550,8 @@ def test_compute_processes_with_their_memory_and_occupancy(tmp_path: Path) -> No
     assert (process.type, process.device) == (ProcessType.COMPUTE, key)
 
 
-def test_processes_through_open_files(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+def test_processes_with_open_device_files_have_memory_and_utilization(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "drm/renderD129/dev": "226:129"})
     open_file(tmp_path, 50, 7, "renderD129", fdinfo(1, 2048, gfx=10**9))
     open_file(tmp_path, 50, 8, "renderD129", fdinfo(1, 2048, gfx=10**9))  # a copy of the same opening
     open_file(tmp_path, 50, 9, "card0", fdinfo(2, 1024, enc=10**9))
@@ -573,8 +575,8 @@ def test_processes_through_open_files(tmp_path: Path) -> None:
     assert process.type is ProcessType.BOTH
 
 
-def test_a_process_that_is_seen_from_both_sides_is_one(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+def test_a_process_in_both_sources_is_listed_once(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "drm/renderD129/dev": "226:129"})
     write(
         tmp_path,
         {**kfd_node(1, 777, AT_09, 129), "sys/class/kfd/kfd/proc/41/vram_777": str(5 * MIB)},
@@ -586,8 +588,8 @@ def test_a_process_that_is_seen_from_both_sides_is_one(tmp_path: Path) -> None:
     assert (process.pid, process.memory_bytes, process.type) == (41, 6 * MIB, ProcessType.COMPUTE)
 
 
-def test_who_has_no_such_file_is_looked_at_again_later(tmp_path: Path) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "drm/renderD129/dev": "226:129"})
+def test_processes_without_a_device_file_are_scanned_less_often(tmp_path: Path) -> None:
+    lay_out_gpu(tmp_path, {**HEALTHY, "drm/renderD129/dev": "226:129"})
     (tmp_path / "proc/60/fd").mkdir(parents=True)
     clock = Clock()
     reader = reader_of(tmp_path, clock)
@@ -599,10 +601,15 @@ def test_who_has_no_such_file_is_looked_at_again_later(tmp_path: Path) -> None:
         assert len(reader.read(key).processes) == seen
 
 
-def test_partitions_are_what_the_compute_driver_counts(tmp_path: Path) -> None:
+def test_each_node_of_the_compute_driver_is_a_partition(tmp_path: Path) -> None:
     lay_out_gpu(
         tmp_path,
-        {**WELL, "current_compute_partition": "DPX", "current_memory_partition": "NPS1", "unique_id": "ab"},
+        {
+            **HEALTHY,
+            "current_compute_partition": "DPX",
+            "current_memory_partition": "NPS1",
+            "unique_id": "ab",
+        },
     )
     for number, location in ((1, AT_09), (2, AT_09 | 1 << 28)):
         folder = f"sys/class/kfd/kfd/topology/nodes/{number}/mem_banks/0"
@@ -643,7 +650,7 @@ def test_partitions_are_what_the_compute_driver_counts(tmp_path: Path) -> None:
 def test_a_partition_is_named_by_the_platform_device_of_its_render_node(
     tmp_path: Path, target: str, name: str | None
 ) -> None:
-    lay_out_gpu(tmp_path, {**WELL, "unique_id": "ab"})
+    lay_out_gpu(tmp_path, {**HEALTHY, "unique_id": "ab"})
     write(tmp_path, {**kfd_node(1, 701, AT_09, 129), **kfd_node(2, 702, AT_09 | 1 << 28, 130)})
     write(tmp_path, {"sys/class/kfd/kfd/topology/generation_id": "1"})
     reader = reader_of(tmp_path)

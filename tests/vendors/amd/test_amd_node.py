@@ -1,4 +1,4 @@
-"""Simulated AMD nodes: files, tools and processes as the driver shows them, moving with time."""
+"""Simulated AMD nodes: files, tools and processes over time."""
 
 import json
 import re
@@ -22,9 +22,11 @@ NODES = ("amd-mi250", "amd-mi300-cpx", "amd-mi300x8", "amd-radeon")
 
 
 def build(folder: Path, cache: Path, node: str, at: float = 60.0) -> SimulatedNode:
-    made = SimulatedNode(read_node(node) if "\n" in node else load_node(node), folder / "node", cache=cache)
-    made.build(at)
-    return made
+    simulated = SimulatedNode(
+        read_node(node) if "\n" in node else load_node(node), folder / "node", cache=cache
+    )
+    simulated.build(at)
+    return simulated
 
 
 def say(node: SimulatedNode, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +39,7 @@ def device(node: SimulatedNode, slot: int) -> Path:
 
 
 def tree(node: SimulatedNode) -> dict[str, bytes]:
-    """Everything that the driver shows, without the tools' state."""
+    """All files of the driver, without the state of the tools."""
     files = (path for top in ("sys", "proc", "dev") for path in sorted((node.folder / top).rglob("*")))
     return {
         str(path.relative_to(node.folder)): path.read_bytes()
@@ -46,14 +48,12 @@ def tree(node: SimulatedNode) -> dict[str, bytes]:
     }
 
 
-def test_the_nodes_come_with_the_package() -> None:
+def test_the_simulated_nodes_are_in_the_package() -> None:
     assert set(NODES) <= set(ready_made("amd"))
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_an_instant_looks_the_same_whenever_it_is_asked_for(
-    tmp_path: Path, native_cache: Path, name: str
-) -> None:
+def test_the_same_instant_has_the_same_files(tmp_path: Path, native_cache: Path, name: str) -> None:
     node = build(tmp_path, native_cache, name, 60.0)
     first = tree(node)
     node.write(200.0)
@@ -63,7 +63,7 @@ def test_an_instant_looks_the_same_whenever_it_is_asked_for(
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_counters_never_run_backwards(tmp_path: Path, native_cache: Path, name: str) -> None:
+def test_counters_never_decrease(tmp_path: Path, native_cache: Path, name: str) -> None:
     node = build(tmp_path, native_cache, name, 0.0)
     before = None
     for at in range(0, 600, 37):
@@ -80,7 +80,7 @@ def test_counters_never_run_backwards(tmp_path: Path, native_cache: Path, name: 
         before = now
 
 
-def test_a_module_of_two_dies_has_one_power_and_one_number(tmp_path: Path, native_cache: Path) -> None:
+def test_the_dies_of_a_module_share_power_and_serial_number(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd-mi250")
     readings = node.readings(AmdDriver)
     assert [gpu.gpu.module for gpu in readings] == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -91,7 +91,7 @@ def test_a_module_of_two_dies_has_one_power_and_one_number(tmp_path: Path, nativ
     assert shown[0] == shown[1] != "0\n"
 
 
-def test_tools_of_several_versions(tmp_path: Path, native_cache: Path) -> None:
+def test_the_output_of_tools_depends_on_the_version(tmp_path: Path, native_cache: Path) -> None:
     for version, shape in (("6.1.0", list), ("7.0.2", dict)):
         text = f"amd:\n  rocm_version: '{version}'\n  devices: [{{model: mi300x, count: 2}}]\n"
         node = build(tmp_path / version, native_cache, text)
@@ -104,7 +104,7 @@ def test_tools_of_several_versions(tmp_path: Path, native_cache: Path) -> None:
         assert set(cards) == {"card0", "card1", "system"}
 
 
-def test_partitions_are_gpus_to_the_tools(tmp_path: Path, native_cache: Path) -> None:
+def test_the_tools_list_partitions_as_gpus(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd-mi300-cpx")
     listed = json.loads(say(node, "amd_smi", "static", "--json").stdout)
     assert [entry["gpu"] for entry in listed] == list(range(16))
@@ -113,9 +113,7 @@ def test_partitions_are_gpus_to_the_tools(tmp_path: Path, native_cache: Path) ->
     assert len(nodes) == 17
 
 
-def test_a_uuid_is_made_of_the_chips_numbers_as_amds_library_makes_it(
-    tmp_path: Path, native_cache: Path
-) -> None:
+def test_a_uuid_combines_unique_id_and_pci_device_id(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd-mi300x8")
     [static] = json.loads(say(node, "amd_smi", "static", "--json").stdout)["gpu_data"][:1]
     [listed] = json.loads(say(node, "amd_smi", "list", "--json").stdout)["gpu_data"][:1]
@@ -123,7 +121,7 @@ def test_a_uuid_is_made_of_the_chips_numbers_as_amds_library_makes_it(
     assert listed["uuid"] == f"{number[:2]}ff74a1-0000-1000-80{number[2:4]}-{number[4:]}"
 
 
-def test_a_radeon_counts_no_ecc_errors_in_any_block(tmp_path: Path, native_cache: Path) -> None:
+def test_a_radeon_has_no_ecc_blocks(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd:\n  devices: [{model: rx-7900-xtx}]\n")
     document = json.loads(say(node, "amd_smi", "metric", "--json").stdout)
     [gpu] = (document["gpu_data"] if isinstance(document, dict) else document)[:1]
@@ -162,7 +160,7 @@ def test_a_whole_gpu_has_no_platform_device(tmp_path: Path, native_cache: Path) 
     assert not (node.folder / "sys/devices/platform").exists()
 
 
-def test_a_gpu_that_sleeps_has_nothing_to_read(tmp_path: Path, native_cache: Path) -> None:
+def test_files_of_a_suspended_gpu_cannot_be_read(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd-radeon")
     assert (device(node, 1) / "power/runtime_status").read_text() == "suspended\n"
     assert (device(node, 1) / "gpu_busy_percent").is_dir()
@@ -170,7 +168,7 @@ def test_a_gpu_that_sleeps_has_nothing_to_read(tmp_path: Path, native_cache: Pat
     assert (device(node, 0) / "power/runtime_status").read_text() == "active\n"
 
 
-def test_an_open_file_and_its_copy_are_one_client(tmp_path: Path, native_cache: Path) -> None:
+def test_duplicated_descriptors_are_one_client(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd-radeon")
     process = node.readings(AmdDriver)[0].processes[0]
     texts = [p.read_text() for p in (node.folder / f"proc/{process.pid}/fdinfo").iterdir()]
@@ -187,7 +185,7 @@ def test_an_open_file_and_its_copy_are_one_client(tmp_path: Path, native_cache: 
         (FaultKind.DRIVER_NOT_LOADED, "gpu_busy_percent", lambda path: not path.exists()),
     ],
 )
-def test_faults_of_a_device_and_their_end(
+def test_faults_of_a_device_start_and_end(
     tmp_path: Path, native_cache: Path, kind: FaultKind, file: str, is_shown: object
 ) -> None:
     assert callable(is_shown)
@@ -199,7 +197,7 @@ def test_faults_of_a_device_and_their_end(
     assert path.is_file()
 
 
-def test_the_tool_under_faults(tmp_path: Path, native_cache: Path) -> None:
+def test_faults_of_the_tool_change_its_output(tmp_path: Path, native_cache: Path) -> None:
     node = build(tmp_path, native_cache, "amd:\n  devices: [{model: mi300x}]\n")
     node.set_faults([Fault(kind=FaultKind.TOOL_ERROR, error="no_permission")])
     refused = say(node, "amd_smi", "metric", "--json")
@@ -226,14 +224,14 @@ def test_the_tool_under_faults(tmp_path: Path, native_cache: Path) -> None:
         ("colour: red", "colour"),
     ],
 )
-def test_a_bad_description_is_one_clear_line(section: str, complaint: str) -> None:
+def test_an_invalid_description_is_rejected_in_one_line(section: str, complaint: str) -> None:
     with pytest.raises(DescriptionError) as refused:
         read_node(f"amd:\n  {section}\n")
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_a_process_on_a_partition_must_fit_there() -> None:
+def test_the_memory_of_a_process_must_fit_into_its_partition() -> None:
     node = (
         "amd:\n  devices: [{model: mi300x, compute_partition: CPX}]\n"
         "processes:\n  - {device: 0, instance: 0, memory: %s}\n"

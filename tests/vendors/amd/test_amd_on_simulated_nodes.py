@@ -1,4 +1,4 @@
-"""The reader on simulated nodes: it says what the node shows, also when something is wrong with it."""
+"""The AMD reader on simulated nodes, with and without faults."""
 
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ processes:
 
 
 def shown(watched: "Watched") -> dict[str, GpuReading]:
-    """The truth, by PCI address."""
+    """The readings of the simulation, by PCI address."""
     assert watched.node is not None
     return {reading.gpu.address: reading for reading in watched.node.readings(AmdDriver)}
 
@@ -63,7 +63,7 @@ def device(result: Result, index: int) -> Device:
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_every_gpu_shows_what_it_does(watch: "Watch", name: str) -> None:
+def test_every_gpu_has_the_values_of_the_simulation(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.read()
     truth = shown(watched)
@@ -85,7 +85,7 @@ def test_every_gpu_shows_what_it_does(watch: "Watch", name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_every_process_is_seen_with_its_memory(watch: "Watch", name: str) -> None:
+def test_every_process_is_listed_with_its_memory(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.read()
     expected = {
@@ -97,7 +97,7 @@ def test_every_process_is_seen_with_its_memory(watch: "Watch", name: str) -> Non
     assert {(p.pid, addresses[p.device or ""], p.memory_bytes) for p in result.processes} == expected
 
 
-def test_power_of_modules_is_counted_once(watch: "Watch") -> None:
+def test_the_power_of_modules_is_published_once(watch: "Watch") -> None:
     watched = watch("amd-mi250")
     result = watched.read()
     total = sum(d.power_watts or 0 for d in result.devices)
@@ -108,14 +108,14 @@ def test_power_of_modules_is_counted_once(watch: "Watch") -> None:
     assert all(reasons(d)["power_watts"] is AbsenceReason.SHARED for d in silent)
 
 
-def test_newer_drivers_show_it_at_the_first_die_only(watch: "Watch") -> None:
+def test_newer_drivers_report_power_at_the_first_die_only(watch: "Watch") -> None:
     watched = watch("amd:\n  rocm_version: '6.2.0'\n  devices: [{model: mi250x, count: 4}]\n")
     result = watched.with_tool()
     assert [d.power_watts is None for d in result.devices] == [False, True, False, True]
     assert [d.energy_joules is None for d in result.devices] == [False, True, False, True]
 
 
-def test_what_only_the_tool_tells(watch: "Watch") -> None:
+def test_values_that_only_the_tool_reports_are_added(watch: "Watch") -> None:
     watched = watch("amd-mi300x8")
     before = device(watched.read(), 0)
     truth = shown(watched)[before.pci_address or ""]
@@ -137,9 +137,7 @@ def test_what_only_the_tool_tells(watch: "Watch") -> None:
 
 
 @pytest.mark.parametrize(("name", "older"), [("amd-mi250", True), ("amd-mi300x8", False)])
-def test_part_numbers_are_those_by_which_amds_dashboards_select(
-    watch: "Watch", name: str, older: bool
-) -> None:
+def test_part_numbers_match_the_selectors_of_amds_dashboards(watch: "Watch", name: str, older: bool) -> None:
     """Their panels for MI2xx select these three part numbers, and those for MI3xx all others."""
     of_mi2xx = {"102-D65208-0C", "102-D67305-00", "102-D65209-0C"}
     numbers = {device.part_number for device in watch(name).read().devices}
@@ -147,7 +145,7 @@ def test_part_numbers_are_those_by_which_amds_dashboards_select(
     assert numbers <= of_mi2xx if older else numbers.isdisjoint(of_mi2xx)
 
 
-def test_partitions_with_their_use_and_memory(watch: "Watch") -> None:
+def test_partitions_have_utilization_and_memory(watch: "Watch") -> None:
     watched = watch("amd-mi300-cpx")
     result = watched.with_tool()
     for found in result.devices:
@@ -168,24 +166,24 @@ def test_partitions_with_their_use_and_memory(watch: "Watch") -> None:
         }
 
 
-def test_a_plugins_id_is_the_partition_that_the_process_is_on(watch: "Watch") -> None:
+def test_the_id_of_amds_plugin_resolves_to_the_partition_of_the_process(watch: "Watch") -> None:
     watched = watch(CUT_IN_SEVERAL_WAYS)
     assert watched.node is not None
     result = watched.read()
     places = {p.pid: Resolved(p.device, p.partition) for p in result.processes}
     on = {process.name: places[process.pid] for gpu in shown(watched).values() for process in gpu.processes}
     index = DeviceIndex(result.devices)
-    given = {
+    resolved = {
         container.name: resolve(grant.device_id, grant.resource, index)
         for pod in watched.node.pods
         for container in pod.containers
         for grant in container.grants
     }
-    assert len(given) == 5
-    assert given == on
+    assert len(resolved) == 5
+    assert resolved == on
 
 
-def test_use_of_processes_between_two_readings(watch: "Watch") -> None:
+def test_the_utilization_of_processes_is_computed_between_two_readings(watch: "Watch") -> None:
     watched = watch("amd-radeon")
     first = watched.read()
     by_name = {process.name: process.pid for gpu in shown(watched).values() for process in gpu.processes}
@@ -201,7 +199,7 @@ def test_use_of_processes_between_two_readings(watch: "Watch") -> None:
     assert second[by_name["ollama"]].type is ProcessType.COMPUTE
 
 
-def test_one_gpu_hangs_and_the_others_stay_fresh(watch: "Watch") -> None:
+def test_a_gpu_that_hangs_does_not_make_the_others_stale(watch: "Watch") -> None:
     watched = watch(TWO_RADEONS, device_seconds=1.0, reader_timeout="1")
     watched.read()
     watched.fault(FaultKind.HANG, device=0)
@@ -213,7 +211,7 @@ def test_one_gpu_hangs_and_the_others_stay_fresh(watch: "Watch") -> None:
     assert [d.stale for d in watched.until(lambda r: not r.devices[0].stale).devices] == [False, False]
 
 
-def test_a_lost_gpu_says_so_and_comes_back(watch: "Watch") -> None:
+def test_a_lost_gpu_recovers(watch: "Watch") -> None:
     watched = watch(TWO_RADEONS)
     watched.read()
     watched.fault(FaultKind.LOST, device=1)
@@ -224,7 +222,7 @@ def test_a_lost_gpu_says_so_and_comes_back(watch: "Watch") -> None:
     assert device(watched.read(), 1).health.state is HealthState.OK
 
 
-def test_a_gpu_that_is_gone_is_not_forgotten(watch: "Watch") -> None:
+def test_a_vanished_gpu_is_still_reported(watch: "Watch") -> None:
     watched = watch(TWO_RADEONS)
     ids = {d.id for d in watched.read().devices}
     watched.fault(FaultKind.VANISHED, device=0)
@@ -233,7 +231,7 @@ def test_a_gpu_that_is_gone_is_not_forgotten(watch: "Watch") -> None:
     assert {d.health.state for d in result.devices} == {HealthState.OK, HealthState.LOST}
 
 
-def test_a_hot_gpu(watch: "Watch") -> None:
+def test_a_hot_gpu_has_a_warning(watch: "Watch") -> None:
     watched = watch("amd-mi300x8")
     watched.fault(FaultKind.HOT, device=2)
     result = watched.until(lambda r: device(r, 2).throttles != ())
@@ -242,20 +240,20 @@ def test_a_hot_gpu(watch: "Watch") -> None:
     assert device(result, 1).health.state is HealthState.OK
 
 
-def test_a_storm_of_errors(watch: "Watch") -> None:
+def test_uncorrectable_errors_make_a_gpu_critical(watch: "Watch") -> None:
     watched = watch("amd-mi300x8")
     watched.fault(FaultKind.ECC_STORM, device=5)
     watched.read()
     watched.now = 2000.0
     watched.write(130.0)
-    struck = device(watched.read(), 5)
-    assert struck.health.state is HealthState.CRITICAL
-    counts = {(e.kind, e.code): (e.count, e.last_seen) for e in struck.errors if e.kind == "ras"}
+    gpu = device(watched.read(), 5)
+    assert gpu.health.state is HealthState.CRITICAL
+    counts = {(e.kind, e.code): (e.count, e.last_seen) for e in gpu.errors if e.kind == "ras"}
     assert counts == {("ras", "umc.ue"): (2, 2000.0), ("ras", "umc.ce"): (2800, 2000.0)}
-    assert [pages.count for pages in struck.retired_pages] == [1]
+    assert [pages.count for pages in gpu.retired_pages] == [1]
 
 
-def test_a_driver_that_goes_and_comes(watch: "Watch") -> None:
+def test_the_reader_recovers_when_the_driver_is_reloaded(watch: "Watch") -> None:
     watched = watch(TWO_RADEONS)
     watched.read()
     watched.fault(FaultKind.DRIVER_NOT_LOADED)
@@ -274,7 +272,7 @@ def test_a_driver_that_goes_and_comes(watch: "Watch") -> None:
         (FaultKind.TOOL_KILLED, "tool_killed"),
     ],
 )
-def test_a_sick_tool_costs_what_it_would_have_told(watch: "Watch", kind: FaultKind, reason: str) -> None:
+def test_a_failing_tool_affects_only_its_own_values(watch: "Watch", kind: FaultKind, reason: str) -> None:
     watched = watch(TWO_RADEONS, reader_timeout="1" if kind is FaultKind.TOOL_HANG else "30")
     watched.fault(kind)
     result = watched.until(lambda r: reason in errors(r))
@@ -286,7 +284,7 @@ def test_a_sick_tool_costs_what_it_would_have_told(watch: "Watch", kind: FaultKi
 
 
 @pytest.mark.parametrize("kind", [FaultKind.TOOL_TRUNCATED, FaultKind.TOOL_NON_UTF8])
-def test_a_spoilt_answer_costs_no_device(watch: "Watch", kind: FaultKind) -> None:
+def test_damaged_tool_output_makes_no_device_stale(watch: "Watch", kind: FaultKind) -> None:
     watched = watch(TWO_RADEONS)
     watched.fault(kind)
     for _ in range(3):
@@ -294,7 +292,7 @@ def test_a_spoilt_answer_costs_no_device(watch: "Watch", kind: FaultKind) -> Non
         assert [d.stale for d in result.devices] == [False, False]
 
 
-def test_a_tool_that_is_not_there_is_no_fault(watch: "Watch") -> None:
+def test_a_missing_tool_is_not_an_error(watch: "Watch") -> None:
     watched = watch(TWO_RADEONS)
     watched.fault(FaultKind.TOOL_MISSING)
     result = watched.read()
@@ -305,14 +303,14 @@ def test_a_tool_that_is_not_there_is_no_fault(watch: "Watch") -> None:
 
 
 @pytest.mark.parametrize("error", ["driver_not_loaded", "no_permission", "library_missing", "no_devices"])
-def test_what_the_tool_complains_of_is_counted(watch: "Watch", error: str) -> None:
+def test_errors_of_the_tool_are_counted(watch: "Watch", error: str) -> None:
     watched = watch(TWO_RADEONS)
     watched.fault(FaultKind.TOOL_ERROR, error=error)
     watched.until(lambda r: error in errors(r))
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
-def test_saved_outputs_of_the_tools_agree_with_the_files(watch: "Watch", name: str) -> None:
+def test_the_output_of_the_tools_agrees_with_the_files(watch: "Watch", name: str) -> None:
     watched = watch(name)
     truth = [gpu for gpu in shown(watched).values() for _ in gpu.parts]
     first = [number for number, gpu in enumerate(truth) if number == truth.index(gpu)]

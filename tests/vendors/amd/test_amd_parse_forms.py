@@ -1,4 +1,4 @@
-"""Forms of AMD's tools that versions and options make, in words of our own."""
+"""Output of AMD's tools that differs by version and options."""
 
 import json
 
@@ -24,20 +24,20 @@ METRIC = {"gpu": 3, "power": {"socket_power": {"value": 61, "unit": "W"}}}
         [{"gpu": 3, "power": {"socket_power": "N/A", "average_socket_power": {"value": 61, "unit": "W"}}}],
     ],
 )
-def test_every_shape_of_a_document(document: object) -> None:
+def test_all_document_shapes_are_parsed(document: object) -> None:
     parsed = parse_amd_smi.parse_metric(json.dumps(document))
     assert parsed.error is None
     assert [(device.index, device.power_watts) for device in parsed.devices] == [(3, 61.0)]
 
 
-def test_a_tool_that_watches_gives_its_last_reading() -> None:
+def test_the_last_document_of_watch_mode_is_used() -> None:
     first = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 10}}])
     last = json.dumps([{"gpu": 0, "usage": {"gfx_activity": 90}}], indent=4)
     [device] = parse_amd_smi.parse_metric(f"'CTRL' + 'C' to stop watching output:\n{first}\n{last}\n").devices
     assert device.utilization_ratio == 0.9
 
 
-def test_a_cut_document_gives_the_gpus_that_are_whole() -> None:
+def test_a_truncated_document_gives_its_complete_gpus() -> None:
     gpus = [{"gpu": n, "power": {"socket_power": {"value": 100 + n, "unit": "W"}}} for n in range(4)]
     text = json.dumps({"gpu_data": gpus}, indent=4)
     for end in range(len(text)):
@@ -50,7 +50,7 @@ def test_a_cut_document_gives_the_gpus_that_are_whole() -> None:
     assert parse_amd_smi.parse_metric('{"gpu_data": [').error is not None
 
 
-def test_a_number_at_the_very_end_may_lack_digits() -> None:
+def test_a_number_at_the_end_of_a_truncated_document_is_ignored() -> None:
     text = '{"card0": {"GPU use (%)": "5", "VRAM Total Memory (B)": "123", "Fan RPM": 12'
     [device] = parse_rocm_smi.parse_rocm_json(text).devices
     assert device.utilization_ratio == 0.05
@@ -58,7 +58,7 @@ def test_a_number_at_the_very_end_may_lack_digits() -> None:
     assert device.fans == ()
 
 
-def test_throttles_told_for_each_compute_die() -> None:
+def test_throttle_reasons_by_compute_die_are_combined() -> None:
     throttle = {
         "prochot_violation_status": {"xcp_0": ["NOT ACTIVE", "N/A"]},
         "gfx_clk_below_host_limit_power_violation_status": {"value": {"xcp_0": ["NOT ACTIVE", "ACTIVE"]}},
@@ -72,21 +72,21 @@ def test_throttles_told_for_each_compute_die() -> None:
     }
 
 
-def test_links_with_errors_are_a_warning_in_the_drivers_own_word() -> None:
+def test_xgmi_errors_are_a_warning_with_the_drivers_word() -> None:
     for word, state in (("AMDSMI_XGMI_STATUS_MULTIPLE_ERRORS", "warning"), ("0", "unknown")):
         [device] = parse_amd_smi.parse_metric(json.dumps([{**METRIC, "xgmi_err": word}])).devices
         assert device.health.state == state
         assert device.health.vendor_word == (word if state == "warning" else None)
 
 
-def test_a_bound_of_zero_is_none() -> None:
+def test_a_maximum_clock_of_zero_is_unknown() -> None:
     clock = {"gfx_0": {"clk": {"value": 14, "unit": "MHz"}, "max_clk": {"value": 0, "unit": "MHz"}}}
     parsed = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "clock": clock}]))
     assert parsed.devices[0].clocks[0].max_hertz is None
     assert parsed.rejected == ()
 
 
-def test_compute_dies_with_their_clocks() -> None:
+def test_compute_dies_have_clocks() -> None:
     gpu = {
         "gpu": 0,
         "usage": {"gfx_busy_inst": {"xcp_0": [{"value": 5, "unit": "%"}, "N/A"], "xcp_1": ["7 %"]}},
@@ -100,7 +100,7 @@ def test_compute_dies_with_their_clocks() -> None:
     assert [(clock.domain, clock.hertz) for clock in device.clocks] == [("graphics", 1e8)]
 
 
-def test_one_bad_leaf_costs_itself() -> None:
+def test_one_unreadable_value_affects_only_itself() -> None:
     gpu = {"gpu": 0, "power": {"socket_power": "plenty"}, "usage": {"gfx_activity": 5}}
     parsed = parse_amd_smi.parse_metric(json.dumps([gpu]))
     assert parsed.devices[0].utilization_ratio == 0.05
@@ -110,7 +110,7 @@ def test_one_bad_leaf_costs_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("values", "version"),
     [
         ({"driver": {"version": "6.19.14"}}, "6.19.14"),
         ({"driver": {"driver_version": "6.7.0"}}, "6.7.0"),
@@ -118,14 +118,14 @@ def test_one_bad_leaf_costs_itself() -> None:
         ({"driver": {"version": "N/A"}}, None),
     ],
 )
-def test_versions_of_the_driver(told: dict[str, object], version: str | None) -> None:
-    gpu = {"gpu": 0, "asic": {"market_name": "MI300X OAM: 750W SKU"}, **told}
+def test_the_driver_version_is_read_from_all_versions(values: dict[str, object], version: str | None) -> None:
+    gpu = {"gpu": 0, "asic": {"market_name": "MI300X OAM: 750W SKU"}, **values}
     [device] = parse_amd_smi.parse_static(json.dumps([gpu])).devices
     assert device.driver_version == version
     assert device.model == "MI300X OAM: 750W SKU"
 
 
-def test_the_text_form_of_static() -> None:
+def test_the_text_output_of_static_is_parsed() -> None:
     text = (
         "GPU: 0\n    ASIC:\n        MARKET_NAME: MI300X OAM: 750W SKU\n        ASIC_SERIAL: 0xAB12\n"
         "    BUS:\n        BDF: 0000:05:00.0\n    LIMIT:\n        PPT0:\n"
@@ -141,15 +141,15 @@ def test_the_text_form_of_static() -> None:
     assert device.numa_node is None
 
 
-def info(pid: int, **told: object) -> dict[str, object]:
-    return {"process_info": {"name": "python3", "pid": pid, **told}}
+def info(pid: int, **values: object) -> dict[str, object]:
+    return {"process_info": {"name": "python3", "pid": pid, **values}}
 
 
 def held(value: int, unit: str = "B") -> dict[str, object]:
     return {"value": value, "unit": unit}
 
 
-def test_memory_of_a_process_by_gpu_where_it_is_told_so() -> None:
+def test_the_memory_of_a_process_on_a_gpu_is_preferred() -> None:
     shared = {"memory_usage": {"vram_mem": held(19 * GIB)}}
     document = [
         {"gpu": 0, "process_list": [info(7, mem_usage=held(4 * GIB), **shared)]},
@@ -163,7 +163,7 @@ def test_memory_of_a_process_by_gpu_where_it_is_told_so() -> None:
     ]
 
 
-def test_memory_of_zero_on_a_gpu_is_zero_although_the_process_holds_memory_elsewhere() -> None:
+def test_zero_memory_on_one_gpu_is_not_replaced_by_the_total() -> None:
     on_both = {"memory_usage": {"vram_mem": held(19 * GIB)}}
     document = [
         {"gpu": 0, "process_list": [info(7, mem_usage=held(0), **on_both)]},
@@ -174,7 +174,7 @@ def test_memory_of_zero_on_a_gpu_is_zero_although_the_process_holds_memory_elsew
 
 
 @pytest.mark.parametrize("unknown", [{}, {"mem_usage": "N/A"}])
-def test_a_sum_over_several_gpus_is_the_memory_of_none_of_them(unknown: dict[str, object]) -> None:
+def test_a_total_over_several_gpus_is_not_used(unknown: dict[str, object]) -> None:
     summed = {**unknown, "memory_usage": {"vram_mem": held(19, "GB")}}
     document = [{"gpu": n, "process_list": [info(7, **summed)]} for n in range(2)]
     parsed = parse_amd_smi.parse_process(json.dumps(document))
@@ -183,7 +183,7 @@ def test_a_sum_over_several_gpus_is_the_memory_of_none_of_them(unknown: dict[str
     assert [p.memory_bytes for p in parsed.processes] == [19 * GIB]
 
 
-def test_memory_of_zero_in_the_table_of_the_monitor_is_zero() -> None:
+def test_zero_memory_in_the_monitor_table_is_zero() -> None:
     text = (
         "GPU  POWER\n  0  9 W\n  1  9 W\n\nPROCESS INFO:\n"
         "GPU     NAME  PID  VRAM_MEM  MEM_USAGE\n"
@@ -194,7 +194,7 @@ def test_memory_of_zero_in_the_table_of_the_monitor_is_zero() -> None:
     assert [(p.device_index, p.memory_bytes) for p in parsed.processes] == [(0, 0), (1, 20 * GIB)]
 
 
-def test_memory_of_a_process_by_its_older_name() -> None:
+def test_the_older_key_of_process_memory_is_read() -> None:
     document = [{"gpu": 0, "process_list": [info(7, mem=held(4 * GIB))]}]
     [process] = parse_amd_smi.parse_process(json.dumps(document)).processes
     assert process.memory_bytes == 4 * GIB
@@ -210,7 +210,7 @@ def test_processes_of_a_gpu_without_a_number_are_rejected() -> None:
     ]
 
 
-def test_nobody_runs() -> None:
+def test_no_running_processes_is_not_an_error() -> None:
     for gone in ([{"process_info": "No running processes detected"}], "N/A", []):
         parsed = parse_amd_smi.parse_process(json.dumps([{"gpu": 0, "process_list": gone}]))
         assert (parsed.processes, parsed.error, parsed.rejected) == ((), None, ())
@@ -218,7 +218,7 @@ def test_nobody_runs() -> None:
     assert parse_amd_smi.parse_process(text).error is None
 
 
-def test_processes_of_older_and_text_forms() -> None:
+def test_processes_are_parsed_from_older_and_text_output() -> None:
     older = [{"gpu": 0, "process_list": [{"pid": 9, "name": "a", "memory_usage": {"vram_mem": "256 MB"}}]}]
     [process] = parse_amd_smi.parse_process(json.dumps(older)).processes
     assert (process.pid, process.name, process.memory_bytes) == (9, "a", 256 * MIB)
@@ -234,7 +234,7 @@ def test_processes_of_older_and_text_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "row", "told"),
+    ("header", "row", "values"),
     [
         (
             "GPU  XCP  POWER  PWR_CAP",
@@ -271,18 +271,20 @@ def test_processes_of_older_and_text_forms() -> None:
         ("GPU  NEW_THING  POWER", "2  17 furlongs  9 W", None),
     ],
 )
-def test_columns_of_the_monitor(header: str, row: str, told: dict[str, float | None] | None) -> None:
+def test_columns_of_the_monitor_are_parsed(
+    header: str, row: str, values: dict[str, float | None] | None
+) -> None:
     parsed = parse_monitor.parse(f"AMDSMI Tool: 27.0.0 | ROCm version: 10.0.0\n{header}\n\n{row}\n")
-    if told is None:
+    if values is None:
         assert parsed.devices == ()
         assert [r.reason for r in parsed.rejected] == ["not_a_row"]
         return
     [device] = parsed.devices
     assert device.index == 2
-    assert {name: getattr(device, name) for name in told} == told
+    assert {name: getattr(device, name) for name in values} == values
 
 
-def test_a_name_with_blanks_in_the_monitors_table() -> None:
+def test_a_process_name_with_blanks_in_the_monitor_is_parsed() -> None:
     text = (
         "GPU  POWER\n0  5 W\n\nPROCESS INFO:\n"
         "GPU  NAME  PID  GTT_MEM  VRAM_MEM  MEM_USAGE  GFX\n"
@@ -296,7 +298,7 @@ def test_a_name_with_blanks_in_the_monitors_table() -> None:
     assert (len(alone.processes), alone.error) == (1, None)
 
 
-def test_two_dies_of_a_module_show_its_power_once() -> None:
+def test_rocm_smi_publishes_the_power_of_a_module_once() -> None:
     die = {"Card series": "AMD INSTINCT MI250X (MCM) OAM", "Average Graphics Package Power (W)": "300.0"}
     cards = {f"card{n}": {**die, "Serial Number": f"S{n // 2}", "Unique ID": f"0x{n + 1}"} for n in range(4)}
     devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
@@ -304,7 +306,7 @@ def test_two_dies_of_a_module_show_its_power_once() -> None:
     assert [a.reason for a in devices[1].absent] == ["shared"]
 
 
-def test_dies_without_a_serial_number_are_paired_in_their_order() -> None:
+def test_dies_without_a_serial_number_are_paired_in_order() -> None:
     die = {"Device ID": "0x7408", "Average Graphics Package Power (W)": "300.0"}
     devices = parse_rocm_smi.parse_rocm_json(json.dumps({f"card{n}": die for n in range(4)})).devices
     assert [device.power_watts for device in devices] == [300.0, None, 300.0, None]
@@ -312,7 +314,7 @@ def test_dies_without_a_serial_number_are_paired_in_their_order() -> None:
     assert alone.power_watts == 300.0
 
 
-def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
+def test_power_is_published_at_the_die_that_reports_it() -> None:
     cards = {
         f"card{n}": {"Device ID": "0x740c", "Serial Number": "S", "Average Graphics Package Power (W)": watts}
         for n, watts in enumerate(("0.0", "300.0"))
@@ -322,7 +324,7 @@ def test_a_die_that_shows_none_leaves_it_to_the_other() -> None:
     assert [a.reason for a in devices[0].absent] == ["shared"]
 
 
-def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
+def test_power_and_memory_of_partitions_are_published_once() -> None:
     card = {"Current Socket Graphics Package Power (W)": "240.0", "VRAM Total Memory (B)": "4096"}
     cards = {f"card{n}": {**card, "PCI Bus": f"0000:0{n // 2}:00.{n % 2}"} for n in range(4)}
     devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
@@ -333,19 +335,19 @@ def test_partitions_show_power_and_memory_of_their_gpu_once() -> None:
 
 @pytest.mark.parametrize("key", ["Device ID", "GPU ID"])
 @pytest.mark.parametrize(("code", "reason"), [("0x7408", "shared"), ("0x73df", "not_supported")])
-def test_the_word_secondary_die_is_true_of_such_chips_only(key: str, code: str, reason: str) -> None:
+def test_secondary_die_means_shared_only_for_dual_die_chips(key: str, code: str, reason: str) -> None:
     card = {key: code, "Average Graphics Package Power (W)": "N/A (Secondary die)"}
     [device] = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": card})).devices
     assert [(a.field, a.reason) for a in device.absent] == [("power_watts", reason)]
 
 
-def test_equal_ids_do_not_make_two_partitions_one() -> None:
+def test_partitions_with_equal_ids_stay_separate_devices() -> None:
     cards = {f"card{n}": {"Unique ID": "0xab", "PCI Bus": "0000:0C:00.0"} for n in range(3)}
     devices = parse_rocm_smi.parse_rocm_json(json.dumps(cards)).devices
     assert [device.id for device in devices] == ["amd:0xab", "amd:0xab/1", "amd:0xab/2"]
 
 
-def test_names_with_commas_of_processes() -> None:
+def test_process_names_may_contain_commas() -> None:
     system = {"PID12": "a, b, 2, 4096, 0, UNKNOWN", "PIDx": "?", "PID13": "too, few", "Driver version": "6.1"}
     parsed = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": {"GPU use (%)": "1"}, "system": system}))
     [process] = parsed.processes
@@ -355,7 +357,7 @@ def test_names_with_commas_of_processes() -> None:
     assert parsed.devices[0].driver_version == "6.1"
 
 
-def test_both_names_of_power_in_one_document() -> None:
+def test_both_power_keys_in_one_document_are_read() -> None:
     text = json.dumps(
         {
             "card0": {
@@ -369,7 +371,7 @@ def test_both_names_of_power_in_one_document() -> None:
     assert [d.power_watts for d in parse_rocm_smi.parse_rocm_json(text).devices] == [9.0, 20.0, 30.0]
 
 
-def test_csv_in_several_tables_with_moved_columns() -> None:
+def test_csv_with_several_tables_and_other_column_orders_is_parsed() -> None:
     text = (
         "WARNING: something, with commas\n\n"
         "GPU use (%),device,Card Series\n11,card1,Radeon X\n22,card0,Radeon Y\n\n"
@@ -377,12 +379,14 @@ def test_csv_in_several_tables_with_moved_columns() -> None:
         "device,Driver version\nsystem,6.2.4\nsystem\n"
     )
     parsed = parse_rocm_smi.parse_rocm_csv(text)
-    told = [(d.index, d.utilization_ratio, d.power_watts, d.model, d.driver_version) for d in parsed.devices]
-    assert told == [(0, 0.22, 5.0, "Radeon Y", "6.2.4"), (1, 0.11, None, "Radeon X", "6.2.4")]
+    values = [
+        (d.index, d.utilization_ratio, d.power_watts, d.model, d.driver_version) for d in parsed.devices
+    ]
+    assert values == [(0, 0.22, 5.0, "Radeon Y", "6.2.4"), (1, 0.11, None, "Radeon X", "6.2.4")]
     assert [(r.line, r.reason) for r in parsed.rejected] == [("card1", "not_a_row"), ("system", "not_a_row")]
 
 
-def test_a_card_without_node_and_name_has_the_rest() -> None:
+def test_a_card_without_numa_node_and_name_is_parsed() -> None:
     card = {
         "Card series": "0x740c",
         "(Topology) Numa Node": "-1",
@@ -397,7 +401,7 @@ def test_a_card_without_node_and_name_has_the_rest() -> None:
     assert parsed.rejected == ()
 
 
-def test_clocks_of_static_by_their_levels() -> None:
+def test_clocks_of_static_are_read_from_their_levels() -> None:
     levels = {"Level 0": "500 MHz", "Level 1": {"value": 2100, "unit": "MHz"}, "Level 2": "N/A"}
     for key in ("current level", "current_level"):
         gpu = {"gpu": 0, "clock": {"sys": {key: 0, "frequency_levels": levels}, "mem": "N/A"}}
@@ -406,7 +410,7 @@ def test_clocks_of_static_by_their_levels() -> None:
         assert (clock.hertz, clock.max_hertz) == (5e8, 2.1e9)
 
 
-def test_a_clock_of_static_that_stands_still_is_zero() -> None:
+def test_a_stopped_clock_of_static_is_zero() -> None:
     levels = {"Level 0": "0 MHz", "Level 1": "96 MHz"}
     gpu = {"gpu": 0, "clock": {"mem": {"current_level": 0, "frequency_levels": levels}}}
     [clock] = parse_amd_smi.parse_static(json.dumps([gpu])).devices[0].clocks
@@ -416,7 +420,7 @@ def test_a_clock_of_static_that_stands_still_is_zero() -> None:
     assert (clock.hertz, clock.max_hertz) == (0.0, None)
 
 
-def test_links_and_their_states() -> None:
+def test_links_are_parsed_with_their_states() -> None:
     entry = {
         "gpu": 0,
         "bdf": "0000:05:00.0",
@@ -449,7 +453,7 @@ def test_links_and_their_states() -> None:
     assert parse_amd_smi.parse_links("no JSON") == {}
 
 
-def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
+def test_port_states_are_not_used_as_link_states() -> None:
     """From 27.1 on the tables are wrapped, and one of them is by port, not by GPU."""
     gpus = ["0000:05:00.0", "0000:26:00.0", "0000:46:00.0"]
     entries = [
@@ -481,7 +485,7 @@ def test_states_of_ports_are_not_taken_for_states_of_links_to_gpus() -> None:
     assert parse_amd_smi.parse_links(json.dumps({"link_port_status": ports})) == {}
 
 
-def test_a_link_without_traffic_is_known_by_its_state() -> None:
+def test_a_link_without_traffic_has_its_state() -> None:
     """The tool has no traffic for chips before MI300."""
     gpus = ["0000:05:00.0", "0000:26:00.0", "0000:46:00.0"]
     links = [{"gpu": n, "bdf": bdf, "read": "N/A", "write": "N/A"} for n, bdf in enumerate(gpus)]
@@ -492,7 +496,7 @@ def test_a_link_without_traffic_is_known_by_its_state() -> None:
     assert parse_amd_smi.parse_links(json.dumps({"xgmi_metric": [entry]})) == {}
 
 
-def test_a_number_of_the_pci_list_is_no_name() -> None:
+def test_a_pci_id_is_not_a_model_name() -> None:
     document = {"gpu": 0, "asic": {"market_name": "0x1002"}, "board": {"product_name": "N/A"}}
     parsed = parse_amd_smi.parse_static(json.dumps([document]))
     assert parsed.devices[0].model is None
@@ -503,7 +507,7 @@ def test_a_number_of_the_pci_list_is_no_name() -> None:
     assert device.model == "AMD Instinct MI300X"
 
 
-def test_visible_memory_is_not_the_memory_of_the_card() -> None:
+def test_visible_vram_is_not_used_as_total_memory() -> None:
     usage = {
         "total_vram": "N/A",
         "used_vram": "N/A",
@@ -533,7 +537,7 @@ def test_visible_memory_is_not_the_memory_of_the_card() -> None:
         ("N/A", None),
     ],
 )
-def test_ecc_is_on_if_it_is_on_in_any_block(blocks: object, enabled: bool | None) -> None:
+def test_ecc_is_enabled_if_any_block_has_it_enabled(blocks: object, enabled: bool | None) -> None:
     document = [{"gpu": 0, "ras": {"ecc_block_state": blocks}, "bus": {"bdf": "0000:05:00.0"}}]
     [device] = parse_amd_smi.parse_static(json.dumps(document)).devices
     assert device.ecc_enabled is enabled
@@ -541,7 +545,7 @@ def test_ecc_is_on_if_it_is_on_in_any_block(blocks: object, enabled: bool | None
 
 
 @pytest.mark.parametrize("key", ["model_number", "product_number"])
-def test_the_part_number_stands_beside_the_market_name(key: str) -> None:
+def test_part_number_and_market_name_are_both_read(key: str) -> None:
     document = {
         "gpu": 0,
         "asic": {"market_name": "AMD Instinct MI300X OAM", "device_id": "0x74a1"},
@@ -554,7 +558,7 @@ def test_the_part_number_stands_beside_the_market_name(key: str) -> None:
     assert device.pci_device_id == "0x74a1"
 
 
-def test_engines_are_read_by_partition_where_the_lists_of_engines_are_empty() -> None:
+def test_engines_by_partition_are_read_if_the_lists_are_empty() -> None:
     usage: dict[str, object] = {
         "vcn_activity": ["N/A"] * 4,
         "jpeg_activity": ["N/A"] * 32,
@@ -568,7 +572,7 @@ def test_engines_are_read_by_partition_where_the_lists_of_engines_are_empty() ->
     assert device.decoder_utilization_ratio == 0.04
 
 
-def test_a_compute_die_without_a_reading_does_not_rename_those_after_it() -> None:
+def test_a_compute_die_without_a_value_does_not_renumber_the_others() -> None:
     whole = {"gfx_busy_inst": {"xcp_0": [held(10, "%"), "N/A", held(30, "%"), "N/A"]}}
     [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "usage": whole}])).devices
     assert [(core.index, core.utilization_ratio) for core in device.cores] == [(0, 0.1), (2, 0.3)]
@@ -589,14 +593,14 @@ ZERO_ECC = {
 
 
 @pytest.mark.parametrize("blocks", ["N/A", {}])
-def test_a_card_without_ecc_has_no_counts_of_zero(blocks: object) -> None:
+def test_a_card_without_ecc_has_no_ecc_counts(blocks: object) -> None:
     document = [{"gpu": 0, "ecc": ZERO_ECC, "ecc_blocks": blocks}]
     [device] = parse_amd_smi.parse_metric(json.dumps(document)).devices
     assert device.ecc == ()
     assert [(a.field, str(a.reason)) for a in device.absent] == [("ecc", "not_supported")]
 
 
-def test_counts_of_zero_of_a_card_with_ecc_stay() -> None:
+def test_zero_ecc_counts_of_a_card_with_ecc_are_kept() -> None:
     block = {"correctable_count": 0, "uncorrectable_count": 0, "deferred_count": 0}
     for further in ({"ecc_blocks": {"UMC": block}}, {}):
         [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, "ecc": ZERO_ECC, **further}])).devices
@@ -609,7 +613,7 @@ def test_counts_of_zero_of_a_card_with_ecc_stay() -> None:
     assert ("corrected", 3) in {(e.severity, e.count) for e in device.ecc}
 
 
-def test_traffic_over_pcie_in_both_directions() -> None:
+def test_pcie_traffic_is_read_in_both_directions() -> None:
     document = [{"gpu": 0, "pcie": {"bandwidth": held(100, "Mb/s"), "current_bandwidth_sent": "N/A"}}]
     [device] = parse_amd_smi.parse_metric(json.dumps(document)).devices
     assert device.pcie is not None
@@ -623,7 +627,7 @@ def test_occupancy_over_all_gpus_is_not_the_utilization_of_a_process() -> None:
     assert (process.pid, process.memory_bytes, process.utilization_ratio) == (7, 4096, None)
 
 
-def test_partitions_with_one_address_are_numbered_under_their_gpu() -> None:
+def test_partitions_with_the_same_address_are_numbered() -> None:
     """All partitions have function 0 of the GPU's address, and from 27.1 on only the first has its number."""
     serial = "0xF1B3A4C1007197FB"
     for second in (serial, "N/A"):
@@ -668,7 +672,7 @@ def test_the_id_of_a_partition_has_the_number_that_amd_smi_prints(
     assert [device.id for device in devices] == [f"{gpu}/{number}" if number else gpu for number in order]
 
 
-def test_a_first_partition_that_is_listed_last_still_names_the_others() -> None:
+def test_the_first_partition_may_be_listed_last() -> None:
     static = [
         {"gpu": index, "asic": {"asic_serial": serial}, "bus": {"bdf": "0000:10:00.0"}, "partition": part}
         for index, (serial, part) in enumerate((("N/A", {"partition_id": 1}), ("0xAB", {"partition_id": 0})))
@@ -678,7 +682,7 @@ def test_a_first_partition_that_is_listed_last_still_names_the_others() -> None:
 
 
 @pytest.mark.parametrize("word", [0, "0", "N/A", "0, 1"])
-def test_partitions_without_a_number_of_their_own_still_have_different_ids(word: object) -> None:
+def test_partitions_without_numbers_have_different_ids(word: object) -> None:
     static = [
         {"gpu": n, "asic": {"asic_serial": "0xAB"}, "partition": {"partition_id": word}} for n in range(3)
     ]
@@ -697,7 +701,7 @@ def test_the_id_of_a_partition_has_the_number_that_rocm_smi_prints(order: tuple[
     assert ids == ["amd:0000:01:00.0" + (f"/{part}" if part else "") for part in order]
 
 
-def test_a_partition_that_is_known_by_its_index_only_has_no_second_number() -> None:
+def test_a_partition_identified_by_its_index_has_no_partition_number() -> None:
     ids = [device.id for device in parse_rocm_smi.parse_rocm_table(CUT_TABLE).devices]
     assert ids == [f"amd:unidentified-{number}" for number in range(5)]
 
@@ -743,7 +747,7 @@ Device  Node  IDs  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%
 """
 
 
-def test_the_oldest_tables_of_rocm_smi() -> None:
+def test_the_oldest_tables_of_rocm_smi_are_parsed() -> None:
     [device] = parse_rocm_smi.parse_rocm_table(OLDEST_TABLE).devices
     assert (device.index, device.temperature_celsius, device.power_watts) == (0, 35.0, 73.68)
     assert [(c.domain, c.hertz) for c in device.clocks] == [("graphics", 1411e6), ("memory", 300e6)]
@@ -755,7 +759,7 @@ def test_the_oldest_tables_of_rocm_smi() -> None:
     assert (second.utilization_ratio, second.power_limit_watts, second.clocks) == (None, None, ())
 
 
-def test_a_table_of_rocm_smi_shows_how_full_the_memory_is() -> None:
+def test_a_table_of_rocm_smi_has_the_used_fraction_of_memory() -> None:
     assert [device.memory_used_ratio for device in parse_rocm_smi.parse_rocm_table(OLD_TABLE).devices] == [
         0.07,
         0.0,
@@ -767,7 +771,7 @@ def test_a_table_of_rocm_smi_shows_how_full_the_memory_is() -> None:
     assert {device.memory_used_bytes for device in others} == {None}
 
 
-def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
+def test_names_below_the_rows_of_rocm_smi_are_parsed() -> None:
     parsed = parse_rocm_smi.parse_rocm_table(STACKED_TABLE)
     whole, die, radeon = parsed.devices
     assert (whole.model, whole.memory_partition, whole.compute_partition) == (
@@ -782,11 +786,11 @@ def test_a_table_of_rocm_smi_with_names_below_the_rows() -> None:
     assert parsed.rejected == ()
 
 
-def test_power_in_a_table_of_rocm_smi_is_counted_once_for_partitions_and_dies() -> None:
+def test_rocm_smi_tables_publish_shared_power_once() -> None:
     parsed = parse_rocm_smi.parse_rocm_table(CUT_TABLE)
     assert [device.power_watts for device in parsed.devices] == [253.0, None, None, 475.0, None]
     reasons = [{a.field: str(a.reason) for a in device.absent} for device in parsed.devices]
-    assert [told.get("power_watts") for told in reasons] == [None, "shared", "shared", None, "shared"]
+    assert [values.get("power_watts") for values in reasons] == [None, "shared", "shared", None, "shared"]
     assert [device.pci_device_id for device in parsed.devices] == [
         "0x74a1",
         "0x74a1",
@@ -798,7 +802,7 @@ def test_power_in_a_table_of_rocm_smi_is_counted_once_for_partitions_and_dies() 
     assert [rejection.reason for rejection in parsed.rejected] == ["not_a_row"]
 
 
-def test_a_later_table_of_rocm_smi_replaces_and_completes_an_earlier_one() -> None:
+def test_a_later_table_of_rocm_smi_updates_an_earlier_one() -> None:
     later = OLD_TABLE.replace("42.0c", "N/A  ").replace("38.0W", "55.0W")
     hardware = (
         "GPU  DID     GFX RAS   SDMA RAS  UMC RAS   VBIOS             BUS\n"
@@ -822,12 +826,12 @@ def test_a_later_table_of_rocm_smi_replaces_and_completes_an_earlier_one() -> No
         ('{"card0": {"GPU use (%)": "5"}}', "unrecognized"),
     ],
 )
-def test_what_is_not_a_table_of_rocm_smi(text: str, reason: str) -> None:
+def test_other_text_is_not_a_table_of_rocm_smi(text: str, reason: str) -> None:
     parsed = parse_rocm_smi.parse_rocm_table(text)
     assert (parsed.devices, parsed.error and parsed.error.reason) == ((), reason)
 
 
-def test_a_power_cap_of_zero_is_no_limit() -> None:
+def test_a_power_cap_of_zero_is_absent() -> None:
     document = {"card0": {"GPU use (%)": "5", "Max Graphics Package Power (W)": "0.0"}}
     [device] = parse_rocm_smi.parse_rocm_json(json.dumps(document)).devices
     assert device.power_limit_watts is None
@@ -859,17 +863,17 @@ def test_a_power_cap_of_zero_is_no_limit() -> None:
         ('{"error": "a new one", "code": 99}', "driver_error"),
     ],
 )
-def test_what_the_tools_say_instead(text: str, reason: str) -> None:
+def test_error_messages_of_the_tools_have_reasons(text: str, reason: str) -> None:
     for parse in (parse_amd_smi.parse_metric, parse_rocm_smi.parse_rocm_json):
         error = parse(text).error
         assert error is not None
         assert error.reason == reason
 
 
-def test_partitions_of_one_gpu_in_the_monitor_add_to_it() -> None:
+def test_partitions_in_the_monitor_complete_their_gpu() -> None:
     text = "GPU  XCP  POWER   GPU_T   GFX%\n  0    0  293 W   49 °C   97 %\n  0    1    N/A     N/A    N/A\n"
     [device] = parse_monitor.parse(text).devices
     assert (device.power_watts, device.utilization_ratio) == (293.0, 0.97)
-    told_late = "GPU  XCP  POWER   GPU_T\n  0    0  293 W     N/A\n  0    1  100 W   49 °C\n"
-    [device] = parse_monitor.parse(told_late).devices
+    second_partition = "GPU  XCP  POWER   GPU_T\n  0    0  293 W     N/A\n  0    1  100 W   49 °C\n"
+    [device] = parse_monitor.parse(second_partition).devices
     assert (device.power_watts, device.temperature_celsius, device.absent) == (293.0, 49.0, ())

@@ -1,4 +1,4 @@
-"""Where the driver shows no files, its tools are all there is."""
+"""AMD's tools as the only source, and as an addition to the driver's files."""
 
 import json
 import struct
@@ -42,7 +42,7 @@ def answers(folder: Path, **documents: object) -> str:
     return f'cat "{folder}/$1.json" 2>/dev/null || echo "[]"'
 
 
-def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_amd_smi_is_the_source_without_driver_files(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     script = answers(tmp_path, static=STATIC, metric=METRIC, process=PROCESS)
     result = watch_folder(amd_smi=script).with_tool()
@@ -57,7 +57,7 @@ def test_amd_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     assert (process.pid, process.device, process.memory_bytes) == (7, "amd:0x12", 5 * 2**20)
 
 
-def test_a_run_that_fails_costs_only_what_it_would_have_added(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_a_failed_optional_run_affects_only_its_own_values(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     script = answers(tmp_path, static=STATIC, metric=METRIC, process=PROCESS)
     watched = watch_folder(amd_smi=f'[ "$1" = xgmi ] && kill -9 $$\n{script}')
@@ -67,16 +67,14 @@ def test_a_run_that_fails_costs_only_what_it_would_have_added(tmp_path: Path, wa
     assert {counted.reason for counted in result.state.errors} - {"not_ready"} == {"tool_killed"}
 
 
-def test_what_a_tool_does_not_tell_either_stays_absent() -> None:
+def test_values_that_the_tool_lacks_too_stay_absent() -> None:
     absent = (Absence("pcie.replays_total", AbsenceReason.NO_PERMISSION),)
     device = Device(vendor=Vendor("amd"), id="amd:0x1", pcie=Pcie(width=16), absent=absent)
-    told = Device(vendor=Vendor("amd"), id="amd:0x1", model="AMD Instinct MI300X")
-    assert fill_gaps(device, told) == replace(device, model="AMD Instinct MI300X")
+    tool_device = Device(vendor=Vendor("amd"), id="amd:0x1", model="AMD Instinct MI300X")
+    assert fill_gaps(device, tool_device) == replace(device, model="AMD Instinct MI300X")
 
 
-def test_partitions_that_only_a_tool_shows_have_their_gpus_power_once(
-    tmp_path: Path, watch_folder: "Watch"
-) -> None:
+def test_partitions_from_a_tool_publish_power_once(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     static = [{**entry, "bus": {"bdf": f"0000:05:00.{n}"}} for n, entry in enumerate(STATIC)]
     watched = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC))
@@ -85,7 +83,9 @@ def test_partitions_that_only_a_tool_shows_have_their_gpus_power_once(
     assert [(a.field, a.reason) for a in second.absent] == [("power_watts", "shared")]
 
 
-def test_rocm_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_rocm_smi_is_the_source_without_driver_files_and_amd_smi(
+    tmp_path: Path, watch_folder: "Watch"
+) -> None:
     write(tmp_path, {"dev/kfd": "", "rocm.json": json.dumps(ROCM)})
     result = watch_folder(rocm_smi=f"cat {tmp_path}/rocm.json").with_tool()
     [device] = result.devices
@@ -94,16 +94,14 @@ def test_rocm_smi_alone(tmp_path: Path, watch_folder: "Watch") -> None:
     assert (process.pid, process.device, process.memory_bytes) == (9, "amd:0xab", 4096)
 
 
-def test_a_tool_without_a_driver_is_not_even_run(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_a_tool_is_not_run_without_a_driver(tmp_path: Path, watch_folder: "Watch") -> None:
     result = watch_folder(amd_smi=f"touch {tmp_path}/was-run").read()
     assert not result.state.found
     assert not (tmp_path / "was-run").exists()
 
 
 @pytest.mark.parametrize("key", ["bus", "none"])
-def test_a_tools_gpu_is_joined_by_its_place_on_the_bus(
-    tmp_path: Path, watch_folder: "Watch", key: str
-) -> None:
+def test_the_tools_gpu_is_matched_by_pci_address(tmp_path: Path, watch_folder: "Watch", key: str) -> None:
     lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "unique_id": "77"}, pci="0000:01:00.0")
     static = [entry if key == "bus" else {**entry, "bus": "N/A"} for entry in STATIC]
     watched = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC))
@@ -115,16 +113,14 @@ def test_a_tools_gpu_is_joined_by_its_place_on_the_bus(
     )
 
 
-def test_a_gpu_that_the_kernel_says_is_at_no_numa_node_is_at_none(
-    tmp_path: Path, watch_folder: "Watch"
-) -> None:
+def test_the_numa_node_comes_from_the_kernel(tmp_path: Path, watch_folder: "Watch") -> None:
     lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "numa_node": "-1"}, pci="0000:01:00.0")
     static = [{**entry, "numa": {"node": 0, "affinity": -1}} for entry in STATIC]
     [device] = watch_folder(amd_smi=answers(tmp_path, static=static, metric=METRIC)).with_tool().devices
     assert (device.power_watts, device.numa_node) == (101.0, None)
 
 
-def test_a_tools_answer_is_dropped_when_it_is_too_old(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_an_outdated_tool_report_is_dropped(tmp_path: Path, watch_folder: "Watch") -> None:
     lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
     script = answers(tmp_path, static=STATIC, metric=METRIC)
     watched = watch_folder(amd_smi=script)
@@ -135,9 +131,7 @@ def test_a_tools_answer_is_dropped_when_it_is_too_old(tmp_path: Path, watch_fold
     assert "unrecognized" in {counted.reason for counted in result.state.errors}
 
 
-def test_a_tool_that_has_not_answered_yet_has_not_said_that_there_is_no_gpu(
-    tmp_path: Path, watch_folder: "Watch"
-) -> None:
+def test_a_running_first_tool_run_does_not_mean_no_gpus(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     script = answers(tmp_path, static=STATIC, metric=METRIC)
     watched = watch_folder(amd_smi=f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done\n{script}")
@@ -153,7 +147,7 @@ def test_a_tool_that_has_not_answered_yet_has_not_said_that_there_is_no_gpu(
     ("trouble", "reason"),
     [("kill -9 $$", "tool_killed"), ("echo nonsense", "unrecognized"), (None, "tool_missing")],
 )
-def test_gpus_that_only_a_sick_tool_shows_are_stale_and_not_lost(
+def test_gpus_of_a_failing_tool_are_stale_and_not_lost(
     tmp_path: Path, watch_folder: "Watch", trouble: str | None, reason: str
 ) -> None:
     write(tmp_path, {"dev/kfd": ""})
@@ -171,22 +165,22 @@ def test_gpus_that_only_a_sick_tool_shows_are_stale_and_not_lost(
 
 
 @pytest.mark.parametrize(
-    ("tool", "says", "reason"),
+    ("tool", "script", "reason"),
     [
         ("amd_smi", "echo 'ERROR: Unable to detect any GPU devices' >&2; exit 253", "no_devices"),
         ("rocm_smi", "echo 'WARNING: No JSON data to report'", "nothing_to_report"),
     ],
 )
-def test_a_tool_that_says_that_there_is_no_gpu_is_believed(
-    tmp_path: Path, watch_folder: "Watch", tool: str, says: str, reason: str
+def test_a_tool_that_reports_no_gpu_is_not_an_error(
+    tmp_path: Path, watch_folder: "Watch", tool: str, script: str, reason: str
 ) -> None:
     write(tmp_path, {"dev/kfd": ""})
-    result = watch_folder(**{tool: says}).until(lambda r: r.state.up)
+    result = watch_folder(**{tool: script}).until(lambda r: r.state.up)
     assert result.devices == ()
     assert reason in {counted.reason for counted in result.state.errors}
 
 
-def test_a_driver_without_gpus_and_without_a_tool_shows_none(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_a_driver_without_gpus_and_tools_has_no_devices(tmp_path: Path, watch_folder: "Watch") -> None:
     write(tmp_path, {"dev/kfd": ""})
     result = watch_folder().read()
     assert (result.state.found, result.state.up, result.devices) == (True, True, ())
@@ -203,7 +197,7 @@ def test_a_driver_without_gpus_and_without_a_tool_shows_none(tmp_path: Path, wat
         ({"market_name": "AMD Radeon Graphics"}, False),
     ],
 )
-def test_links_are_asked_for_where_the_chip_has_them(
+def test_links_are_read_only_for_chips_that_have_them(
     tmp_path: Path, watch_folder: "Watch", asic: dict[str, str], asked: bool
 ) -> None:
     write(tmp_path, {"dev/kfd": ""})
@@ -215,7 +209,7 @@ def test_links_are_asked_for_where_the_chip_has_them(
     assert bool(device.links) is asked
 
 
-def test_memory_of_partitions_that_only_a_tool_shows_adds_up_to_that_of_their_gpu(
+def test_memory_of_partitions_from_a_tool_adds_up_to_that_of_the_gpu(
     tmp_path: Path, watch_folder: "Watch"
 ) -> None:
     """The first partition shows the whole GPU, the others their part of it."""
@@ -240,9 +234,7 @@ def test_memory_of_partitions_that_only_a_tool_shows_adds_up_to_that_of_their_gp
     assert [device.id for device in devices] == ["amd:0x11", "amd:0x11/1", "amd:0x11/2"]
 
 
-def test_energy_of_a_tool_does_not_stand_in_for_a_counter_that_once_answered(
-    tmp_path: Path, watch_folder: "Watch"
-) -> None:
+def test_the_tools_energy_does_not_replace_the_drivers_counter(tmp_path: Path, watch_folder: "Watch") -> None:
     """The tools round its unit, so that changing from one to the other would make it jump."""
     folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
     table = bytearray(b"\xff" * 120)
@@ -257,7 +249,7 @@ def test_energy_of_a_tool_does_not_stand_in_for_a_counter_that_once_answered(
     assert watched.with_tool().devices[0].energy_joules is None
 
 
-def test_what_only_the_tool_knows_of_a_board(tmp_path: Path, watch_folder: "Watch") -> None:
+def test_board_values_that_only_the_tool_reports_are_added(tmp_path: Path, watch_folder: "Watch") -> None:
     lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", "vbios_version": "113-M3000100-102"}, pci="0000:01:00.0")
     further = {
         "board": {"model_number": "102-G30211-0C"},

@@ -1,4 +1,4 @@
-"""From what AMD's tools and files say to the model's base units: every field, raw on the left."""
+"""Every field of AMD's tools and files in base units, with the raw value on the left."""
 
 import json
 from collections.abc import Callable
@@ -103,7 +103,7 @@ ROCM: list[tuple[str, str, Callable[[Device], Any], object]] = [
     ("Unique ID", "0x02150e7d042a1124", lambda d: d.uuid, "0x2150e7d042a1124"),
 ]
 
-# File of a device, what it says, place in the model, value.
+# File of a device, its content, how to get the value from the device, and the value.
 FILES: list[tuple[str, str, Callable[[Device], Any], object]] = [
     ("gpu_busy_percent", "4", lambda d: d.utilization_ratio, 0.04),
     ("mem_busy_percent", "100", lambda d: d.memory_utilization_ratio, 1.0),
@@ -152,25 +152,31 @@ def label(item: object) -> str | None:
 
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), METRIC, ids=label)
-def test_amd_smi_metric(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
+def test_a_field_of_amd_smi_metric_is_in_base_units(
+    path: str, raw: object, take: Callable[[Device], Any], value: object
+) -> None:
     [device] = parse_amd_smi.parse_metric(json.dumps([{"gpu": 0, **nested(path, raw)}])).devices
     assert same(take(device), SPECIAL.get(path, value))
 
 
 @pytest.mark.parametrize(("path", "raw", "take", "value"), STATIC, ids=label)
-def test_amd_smi_static(path: str, raw: object, take: Callable[[Device], Any], value: object) -> None:
+def test_a_field_of_amd_smi_static_is_in_base_units(
+    path: str, raw: object, take: Callable[[Device], Any], value: object
+) -> None:
     [device] = parse_amd_smi.parse_static(json.dumps({"gpu_data": [{"gpu": 0, **nested(path, raw)}]})).devices
     assert same(take(device), value)
 
 
 @pytest.mark.parametrize(("key", "raw", "take", "value"), ROCM, ids=label)
-def test_rocm_smi(key: str, raw: str, take: Callable[[Device], Any], value: object) -> None:
+def test_a_field_of_rocm_smi_is_in_base_units(
+    key: str, raw: str, take: Callable[[Device], Any], value: object
+) -> None:
     [device] = parse_rocm_smi.parse_rocm_json(json.dumps({"card0": {key: raw}})).devices
     assert same(take(device), value)
 
 
 @pytest.mark.parametrize(("name", "raw", "take", "value"), FILES, ids=label)
-def test_files_of_the_driver(
+def test_a_file_of_the_driver_is_in_base_units(
     tmp_path: Path, name: str, raw: str, take: Callable[[Device], Any], value: object
 ) -> None:
     # Something that the device answered, lest it be taken for one that is gone.
@@ -200,7 +206,7 @@ def test_files_of_the_driver(
         ("drm-memory-vram: many KiB", None),
     ],
 )
-def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
+def test_the_memory_of_a_drm_client_is_in_bytes(line: str, bytes_held: int | None) -> None:
     client = parse_fdinfo(f"drm-driver:\tamdgpu\ndrm-client-id:\t7\n{line}\ndrm-engine-gfx:\t1500 ns\n")
     assert client is not None
     assert client.memory_bytes == bytes_held
@@ -237,7 +243,7 @@ def test_memory_of_a_client(line: str, bytes_held: int | None) -> None:
         (quantities.flag, "perhaps"),
     ],
 )
-def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None:
+def test_an_invalid_value_is_none(read: quantities.Read, text: str) -> None:
     assert read(text) is None
 
 
@@ -248,7 +254,7 @@ def test_what_is_no_such_value_is_none(read: quantities.Read, text: str) -> None
         (("disabled", "NOT_ACTIVE", "inactive", "UNTHROTTLED", "False", "no", "off"), False),
     ],
 )
-def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
+def test_words_of_a_flag_are_true_or_false(words: tuple[str, ...], value: bool) -> None:
     assert {word: quantities.flag(word) for word in words} == dict.fromkeys(words, value)
 
 
@@ -267,5 +273,5 @@ def test_words_of_a_flag(words: tuple[str, ...], value: bool) -> None:
         ("N" * 500, None),
     ],
 )
-def test_markers_of_absence(text: str, reason: str | None) -> None:
+def test_absence_markers_have_reasons(text: str, reason: str | None) -> None:
     assert quantities.absence(text) == reason

@@ -1,4 +1,4 @@
-"""Warnings of AMD's tools before an output that is of another kind than the source takes."""
+"""Warnings of AMD's tools before output in another format than the parser expects."""
 
 import pytest
 
@@ -15,7 +15,7 @@ JSON_SOURCES = [name for name in sources() if name in ("rocm-smi-json", "amd-smi
 
 @pytest.mark.parametrize("source", JSON_SOURCES)
 @pytest.mark.parametrize("printed", [TITLE + TABLE + ROW + END, "device,GPU use (%)\ncard0,29\n"])
-def test_a_busy_table_is_not_called_suspended(source: str, printed: str) -> None:
+def test_a_table_after_a_warning_is_not_reported_as_suspended(source: str, printed: str) -> None:
     error = sources()[source].parse(WARNING + printed, None).error
     assert error is not None
     assert error.reason == "unrecognized"
@@ -25,7 +25,7 @@ def test_a_busy_table_is_not_called_suspended(source: str, printed: str) -> None
 
 @pytest.mark.parametrize("source", JSON_SOURCES)
 @pytest.mark.parametrize("printed", ["", TITLE + END])
-def test_a_warning_alone_is_the_reason(source: str, printed: str) -> None:
+def test_a_warning_without_output_is_the_reason(source: str, printed: str) -> None:
     error = sources()[source].parse(WARNING + printed, None).error
     assert error is not None
     assert error.reason == "suspended"

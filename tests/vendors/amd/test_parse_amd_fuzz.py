@@ -1,4 +1,4 @@
-"""Whatever text comes, a parser answers, soon, and with nothing that is not in the text."""
+"""For any text, the parsers return in time, with only values that the text contains."""
 
 import json
 import math
@@ -153,12 +153,12 @@ HOSTILE = {
 @example(text="{}")
 @example(text='[{"gpu": NaN, "power": {"socket_power": Infinity}}]')
 @example(text='{"card0": "N/A", "system": []}')
-def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
+def test_any_text_gives_only_values_that_it_contains(source: str, text: str) -> None:
     assert_from_the_text(PARSERS[source](text, None), text)
 
 
 @given(text=TEXTS)
-def test_links_of_any_text(text: str) -> None:
+def test_any_text_is_accepted_as_links(text: str) -> None:
     for links in parse_amd_smi.parse_links(text).values():
         for _, value in numbers(links):
             assert math.isfinite(value)
@@ -166,7 +166,7 @@ def test_links_of_any_text(text: str) -> None:
 
 
 @given(text=st.one_of(st.text(), st.lists(st.text(alphabet="drm-:clientvam 0129KiB\t")).map("\n".join)))
-def test_any_file_of_a_client(text: str) -> None:
+def test_any_text_is_accepted_as_fdinfo(text: str) -> None:
     client = parse_fdinfo("drm-driver:\tamdgpu\ndrm-client-id:\t1\n" + text)
     assert client is not None
     assert (client.memory_bytes or 0) >= 0
@@ -174,7 +174,7 @@ def test_any_file_of_a_client(text: str) -> None:
 
 @pytest.mark.parametrize("source", PARSERS)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+def test_long_input_is_parsed_in_linear_time(source: str, kind: str) -> None:
     with in_linear_time():
         parsed = PARSERS[source](HOSTILE[kind], None)
     assert len(parsed.rejected) <= 101
@@ -183,14 +183,14 @@ def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "\ufeff", "  \r\n"])
 @pytest.mark.parametrize("source", PARSERS)
-def test_nothing_is_an_error_of_its_own(source: str, text: str) -> None:
+def test_empty_input_has_its_own_error(source: str, text: str) -> None:
     error = PARSERS[source](text, None).error
     assert error is not None
     assert error.reason == "empty"
 
 
 def assert_from_the_text(parsed: Parsed, text: str) -> None:
-    """No number out of nowhere: every value is finite and not negative, save temperatures; a pid or index is
+    """Every value is finite and not negative, save temperatures; a pid or index is
     digits of the text; and all of it can be written as JSON values."""
     plain(parsed)
     assert parsed.error is None or (not parsed.devices and not parsed.processes)

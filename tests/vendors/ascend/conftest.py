@@ -1,4 +1,4 @@
-"""The Ascend reader on simulated nodes, and on tools that a test writes."""
+"""Fixtures: the Ascend reader on simulated nodes, and with a shell script as npu-smi."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from accelscope.config import load
 from accelscope.model import Vendor
 from accelscope.simulate import SimulatedNode
 
-# Time enough on a busy machine for a tool, of which a survey takes a share to find out who new chips are.
+# Long enough on a busy machine: identifying new chips has a fraction of this time.
 PATIENT = {"reader_timeout": "60s"}
 
 
@@ -23,10 +23,10 @@ def watch(tmp_path: Path, native_cache: Path) -> Iterator[Watch]:
     watched: list[Watched] = []
 
     def begin(node: str, at: float = 60.0, **settings: str) -> Watched:
-        made = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
-        made.build(at)
-        given = {**made.agent_settings(), **PATIENT, **settings}
-        watched.append(Watched(Vendor("ascend"), load(AgentSettings, given, {}).settings, made))
+        simulated = SimulatedNode(costless(node), tmp_path / f"node{len(watched)}", cache=native_cache)
+        simulated.build(at)
+        values = {**simulated.agent_settings(), **PATIENT, **settings}
+        watched.append(Watched(Vendor("ascend"), load(AgentSettings, values, {}).settings, simulated))
         return watched[-1]
 
     yield begin
@@ -42,7 +42,7 @@ def watch_script(tmp_path: Path) -> Iterator[Watch]:
     def begin(script: str, **settings: str) -> Watched:
         tool = programs.script(tmp_path / f"npu-smi-{len(watched)}", script)
         (tmp_path / "dev").mkdir(exist_ok=True)
-        given = {
+        values = {
             "npu_smi_path": str(tool),
             "ascend_driver_root": str(tmp_path / "driver"),
             "sys_root": str(tmp_path / "sys"),
@@ -50,7 +50,7 @@ def watch_script(tmp_path: Path) -> Iterator[Watch]:
             **PATIENT,
             **settings,
         }
-        watched.append(Watched(Vendor("ascend"), load(AgentSettings, given, {}).settings))
+        watched.append(Watched(Vendor("ascend"), load(AgentSettings, values, {}).settings))
         return watched[-1]
 
     yield begin

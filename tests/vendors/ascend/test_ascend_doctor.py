@@ -1,4 +1,4 @@
-"""What doctor says about Ascend: driver, libraries, tool, rights, and chips that are not well."""
+"""The checks of doctor for Ascend: driver, libraries, tool, permissions and unhealthy chips."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -71,13 +71,13 @@ def ascend(node: "NodeFolder") -> Ascend:
     return Ascend(node)
 
 
-def test_a_node_without_ascend_has_nothing_to_mend(ascend: Ascend) -> None:
+def test_a_node_without_ascend_has_no_problems(ascend: Ascend) -> None:
     findings = ascend.findings()
     assert {finding.severity for finding in findings.values()} == {Severity.NOTE}
     assert "nothing to read" in findings["reading"].found
 
 
-def test_npus_without_a_driver(ascend: Ascend) -> None:
+def test_npus_without_a_driver_are_a_warning(ascend: Ascend) -> None:
     ascend.npu(driver=None)
     findings = ascend.findings()
     assert findings["pci"].severity is Severity.OK
@@ -86,14 +86,14 @@ def test_npus_without_a_driver(ascend: Ascend) -> None:
     assert "Install Ascend's driver" in (findings["reading"].advice or "")
 
 
-def test_npus_of_a_virtual_machine_need_no_driver_here(ascend: Ascend) -> None:
+def test_npus_passed_through_to_a_virtual_machine_need_no_driver(ascend: Ascend) -> None:
     ascend.npu(driver="vfio-pci")
     findings = ascend.findings()
     assert "passed through to a virtual machine" in findings["pci"].found
     assert {findings[name].severity for name in ("module", "npu-smi", "reading")} == {Severity.NOTE}
 
 
-def test_a_driver_without_its_tool(ascend: Ascend) -> None:
+def test_a_driver_without_npu_smi_is_an_error(ascend: Ascend) -> None:
     ascend.npu()
     ascend.module()
     ascend.files()
@@ -105,7 +105,7 @@ def test_a_driver_without_its_tool(ascend: Ascend) -> None:
     assert "/usr/local/sbin/npu-smi" in (ascend.findings(POD)["npu-smi"].advice or "")
 
 
-def test_a_tool_that_cannot_be_executed(ascend: Ascend) -> None:
+def test_npu_smi_without_execute_permission_is_an_error(ascend: Ascend) -> None:
     ascend.tool()
     (ascend.node.folder / "npu-smi").chmod(0o644)
     finding = ascend.findings()["npu-smi"]
@@ -113,7 +113,7 @@ def test_a_tool_that_cannot_be_executed(ascend: Ascend) -> None:
     assert "chmod" in (finding.advice or "")
 
 
-def test_a_driver_without_its_libraries(ascend: Ascend) -> None:
+def test_a_driver_without_libraries_is_a_warning(ascend: Ascend) -> None:
     ascend.npu()
     ascend.module()
     ascend.files()
@@ -128,7 +128,7 @@ def test_a_driver_without_its_libraries(ascend: Ascend) -> None:
     assert "/usr/local/dcmi" in (ascend.findings(POD)["driver folder"].advice or "")
 
 
-def test_device_files_that_may_not_be_opened(
+def test_inaccessible_device_files_are_an_error(
     ascend: Ascend, ordinary_user: Callable[[], AbstractContextManager[None]]
 ) -> None:
     ascend.module()
@@ -145,7 +145,7 @@ def test_device_files_that_may_not_be_opened(
     assert "privileged" in (ascend.findings(POD)["reading"].advice or "")
 
 
-def test_a_driver_without_device_files(ascend: Ascend) -> None:
+def test_missing_device_files_are_reported(ascend: Ascend) -> None:
     ascend.module()
     finding = ascend.findings()["device files"]
     assert finding.severity is Severity.ERROR
@@ -155,7 +155,7 @@ def test_a_driver_without_device_files(ascend: Ascend) -> None:
     assert "devmm_svm and hisi_hdc" in finding.found
 
 
-def test_the_other_tool_of_that_name(ascend: Ascend) -> None:
+def test_another_npu_smi_is_reported(ascend: Ascend) -> None:
     ascend.tool("echo 'npu-smi for AMD XDNA'")
     assert "AMD" in ascend.findings()["reading"].found
     ascend.files()
@@ -175,7 +175,7 @@ def on_simulated(node: SimulatedNode, folder: "NodeFolder") -> dict[str, Finding
     return {f.name: f for f in examined(folder.subject(node.agent_settings()))}
 
 
-def test_a_good_node_is_good(simulated: SimulatedNode, node: "NodeFolder") -> None:
+def test_a_healthy_node_has_no_problems(simulated: SimulatedNode, node: "NodeFolder") -> None:
     findings = on_simulated(simulated, node)
     bad = {name: f for name, f in findings.items() if f.severity.rank > Severity.NOTE.rank}
     assert bad.keys() <= {"on devices"}  # whose users are not in this machine's list
@@ -184,9 +184,7 @@ def test_a_good_node_is_good(simulated: SimulatedNode, node: "NodeFolder") -> No
     assert "driver 25.0.rc1" in findings["driver folder"].found
 
 
-def test_a_chip_that_is_not_well_and_one_that_is_not_shown(
-    simulated: SimulatedNode, node: "NodeFolder"
-) -> None:
+def test_unhealthy_and_lost_chips_are_errors(simulated: SimulatedNode, node: "NodeFolder") -> None:
     simulated.set_faults([Fault(kind=FaultKind.ECC_STORM, device=2), Fault(kind=FaultKind.LOST, device=6)])
     findings = on_simulated(simulated, node)
     assert findings["device 2"].severity is Severity.ERROR
@@ -203,7 +201,7 @@ def test_a_chip_that_is_not_well_and_one_that_is_not_shown(
         (FaultKind.DRIVER_NOT_LOADED, "module", Severity.WARNING),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_parts_of_the_driver_are_reported(
     simulated: SimulatedNode, node: "NodeFolder", kind: FaultKind, check: str, severity: Severity
 ) -> None:
     simulated.set_faults([Fault(kind=kind)])

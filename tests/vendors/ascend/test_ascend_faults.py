@@ -1,4 +1,4 @@
-"""The Ascend reader while things are wrong: what stays right, and what is counted."""
+"""The Ascend reader with faults of chips, driver and tool."""
 
 from typing import TYPE_CHECKING
 
@@ -31,23 +31,23 @@ def codes(device: Device) -> list[tuple[str, str, int, float | None]]:
         (FaultKind.RESET_REQUIRED, "Critical", HealthState.CRITICAL, "80E18402"),
     ],
 )
-def test_a_sick_chip_is_told_with_its_word_reason_and_code(
+def test_an_unhealthy_chip_has_state_reason_and_error_code(
     watch: "Watch", kind: FaultKind, word: str, state: HealthState, code: str
 ) -> None:
     watched = watch(NODE)
     watched.fault(kind, 5)
-    sick = watched.devices()[5]
-    assert (sick.health.state, sick.health.vendor_word) == (state, word)
-    assert sick.health.reason == f"the driver reports {word}"
+    unhealthy = watched.devices()[5]
+    assert (unhealthy.health.state, unhealthy.health.vendor_word) == (state, word)
+    assert unhealthy.health.reason == f"the driver reports {word}"
     result = watched.until(lambda result: bool(result.devices[5].errors))
-    told = result.devices[5]
-    assert codes(told) == [("npu", code, 1, 1000.0)]
-    assert told.health.reason is not None
-    assert told.health.reason.startswith(f"the driver reports {word}: ")
+    detailed = result.devices[5]
+    assert codes(detailed) == [("npu", code, 1, 1000.0)]
+    assert detailed.health.reason is not None
+    assert detailed.health.reason.startswith(f"the driver reports {word}: ")
     assert [d.health.state for d in result.devices].count(HealthState.OK) == 7
 
 
-def test_errors_are_counted_each_time_they_come_and_their_time_is_kept(watch: "Watch") -> None:
+def test_errors_are_counted_at_each_appearance_and_keep_their_time(watch: "Watch") -> None:
     watched = watch(NODE)
     watched.fault(FaultKind.ECC_STORM, 2)
     watched.until(lambda result: bool(result.devices[2].errors))
@@ -62,7 +62,7 @@ def test_errors_are_counted_each_time_they_come_and_their_time_is_kept(watch: "W
     assert codes(again) == [("npu", "80E01801", 2, 3000.0)]
 
 
-def test_memory_errors_rise_and_stay(watch: "Watch") -> None:
+def test_memory_errors_do_not_decrease(watch: "Watch") -> None:
     watched = watch(NODE, at=0.0)
     watched.fault(FaultKind.ECC_STORM, 1)
     assert watched.node is not None
@@ -79,7 +79,7 @@ def test_memory_errors_rise_and_stay(watch: "Watch") -> None:
     }
 
 
-def test_a_chip_that_the_driver_no_longer_shows_is_lost(watch: "Watch") -> None:
+def test_a_chip_without_a_row_is_lost(watch: "Watch") -> None:
     watched = watch(NODE)
     before = watched.devices()
     watched.fault(FaultKind.LOST, 3)
@@ -94,7 +94,7 @@ def test_a_chip_that_the_driver_no_longer_shows_is_lost(watch: "Watch") -> None:
     assert not any(d.stale for d in watched.devices())
 
 
-def test_a_chip_that_vanished_moves_the_others_up_but_their_ids_stay(watch: "Watch") -> None:
+def test_a_vanished_chip_changes_indexes_but_not_ids(watch: "Watch") -> None:
     watched = watch(NODE)
     before = {d.id: d for d in watched.devices()}
     watched.fault(FaultKind.VANISHED, 0)
@@ -106,7 +106,7 @@ def test_a_chip_that_vanished_moves_the_others_up_but_their_ids_stay(watch: "Wat
     assert errors(result) == {}
 
 
-def test_one_chip_of_two_is_lost(watch: "Watch") -> None:
+def test_a_lost_chip_does_not_affect_the_other_chip_of_its_npu(watch: "Watch") -> None:
     watched = watch("ascend-a3")
     watched.read()
     watched.fault(FaultKind.LOST, 1)
@@ -115,7 +115,7 @@ def test_one_chip_of_two_is_lost(watch: "Watch") -> None:
     assert result.devices[0].power_watts is not None
 
 
-def test_a_tool_that_hangs_makes_its_chips_stale_not_lost(watch: "Watch") -> None:
+def test_chips_are_stale_and_not_lost_while_npu_smi_hangs(watch: "Watch") -> None:
     watched = watch(NODE, **QUICK)
     watched.until(lambda result: result.state.devices_seen == 8)
     watched.fault(FaultKind.HANG, 6)
@@ -141,7 +141,7 @@ def test_a_tool_that_hangs_makes_its_chips_stale_not_lost(watch: "Watch") -> Non
         (FaultKind.DRIVER_NOT_LOADED, None, "driver_error"),
     ],
 )
-def test_a_tool_that_gives_nothing_makes_its_chips_stale_not_lost(
+def test_chips_are_stale_and_not_lost_while_npu_smi_fails(
     watch: "Watch", kind: FaultKind, error: str | None, reason: str
 ) -> None:
     watched = watch(NODE)
@@ -157,22 +157,22 @@ def test_a_tool_that_gives_nothing_makes_its_chips_stale_not_lost(
     assert watched.read().state.devices_seen == 8
 
 
-def test_chips_whose_rows_were_cut_off_are_not_lost(watch: "Watch") -> None:
+def test_chips_with_truncated_rows_are_stale_and_not_lost(watch: "Watch") -> None:
     watched = watch("ascend-a3")
     ids = [d.id for d in watched.devices()]
     watched.fault(FaultKind.TOOL_TRUNCATED)
     result = watched.read()
     assert result.state.up
     assert sorted(d.id for d in result.devices) == sorted(ids)
-    cut_off = [d for d in result.devices if d.stale]
-    assert 0 < len(cut_off) < 16
-    assert {d.health.state for d in cut_off} == {HealthState.UNKNOWN}
+    truncated = [d for d in result.devices if d.stale]
+    assert 0 < len(truncated) < 16
+    assert {d.health.state for d in truncated} == {HealthState.UNKNOWN}
     assert result.state.devices_expected == 16
     watched.clear()
     assert watched.read().state.devices_seen == 16
 
 
-def test_bytes_that_are_not_utf8_cost_what_they_damage(watch: "Watch") -> None:
+def test_invalid_utf8_affects_only_damaged_rows(watch: "Watch") -> None:
     watched = watch(NODE)
     ids = {d.id for d in watched.devices()}
     watched.fault(FaultKind.TOOL_NON_UTF8)
@@ -182,7 +182,7 @@ def test_bytes_that_are_not_utf8_cost_what_they_damage(watch: "Watch") -> None:
     assert result.state.up
 
 
-def test_a_driver_without_npus_is_no_fault(watch: "Watch") -> None:
+def test_a_driver_without_npus_is_not_an_error(watch: "Watch") -> None:
     watched = watch(NODE)
     watched.fault(FaultKind.TOOL_ERROR, error="no_npus")
     result = watched.read()
@@ -191,7 +191,7 @@ def test_a_driver_without_npus_is_no_fault(watch: "Watch") -> None:
     assert errors(result) == {}
 
 
-def test_a_sick_board_leaves_the_details_of_the_others(watch: "Watch") -> None:
+def test_a_lost_board_does_not_affect_the_details_of_others(watch: "Watch") -> None:
     watched = watch(NODE)
     watched.fault(FaultKind.LOST, 0)
     result = watched.until(lambda result: all(d.clocks for d in result.devices))

@@ -1,4 +1,4 @@
-"""The Ascend reader on simulated nodes: what it shows is what their drivers show."""
+"""The Ascend reader on simulated nodes: its values are those of the simulation."""
 
 import re
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ def absent(device: Device) -> dict[str, AbsenceReason]:
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_every_chip_is_shown_as_the_driver_shows_it(watch: "Watch", name: str) -> None:
+def test_every_chip_has_the_values_of_the_simulation(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.read()
     assert result.state.up
@@ -66,7 +66,7 @@ def test_every_chip_is_shown_as_the_driver_shows_it(watch: "Watch", name: str) -
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_processes_have_host_pids_and_their_chip(watch: "Watch", name: str) -> None:
+def test_processes_have_host_pids_and_chips(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.read()
     ids = [device.id for device in result.devices]
@@ -80,7 +80,7 @@ def test_processes_have_host_pids_and_their_chip(watch: "Watch", name: str) -> N
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_what_the_other_commands_add(watch: "Watch", name: str) -> None:
+def test_details_of_other_commands_are_added(watch: "Watch", name: str) -> None:
     watched = watch(name)
     result = watched.until(has_details)
     for device, shown in zip(result.devices, truth(watched), strict=True):
@@ -110,7 +110,7 @@ def test_ids_do_not_change_when_more_becomes_known(watch: "Watch") -> None:
     assert [(d.id, d.index) for d in first] == [(d.id, d.index) for d in later]
 
 
-def test_the_power_of_an_npu_with_two_chips_counts_once(watch: "Watch") -> None:
+def test_the_power_of_an_npu_with_two_chips_is_published_once(watch: "Watch") -> None:
     watched = watch("ascend-a3")
     devices = watched.until(has_details).devices
     per_npu = {shown.chip.board: shown.watts for shown in truth(watched)}
@@ -123,7 +123,7 @@ def test_the_power_of_an_npu_with_two_chips_counts_once(watch: "Watch") -> None:
             assert absent(device)["power_watts"] is AbsenceReason.SHARED
 
 
-def test_the_power_of_a_card_that_only_its_controller_measures(watch: "Watch") -> None:
+def test_power_from_the_controller_is_published_at_the_first_chip(watch: "Watch") -> None:
     watched = watch("ascend-310p")
     before = watched.devices()
     assert {absent(d)["power_watts"] for d in before} == {AbsenceReason.NOT_SUPPORTED}
@@ -135,7 +135,7 @@ def test_the_power_of_a_card_that_only_its_controller_measures(watch: "Watch") -
     assert single.power_watts == pytest.approx(shown[2].watts, abs=0.1)
 
 
-def test_processes_where_the_table_has_none(watch: "Watch") -> None:
+def test_processes_are_queried_if_the_table_has_none(watch: "Watch") -> None:
     watched = watch(NO_PROCESS_TABLE)
     result = watched.until(lambda result: bool(result.processes))
     [device] = result.devices
@@ -152,7 +152,7 @@ def test_in_a_container_processes_have_no_names(watch: "Watch") -> None:
     assert process.memory_bytes == 300 * MIB
 
 
-def test_the_place_on_the_bus_is_what_the_kernel_says(watch: "Watch") -> None:
+def test_pcie_link_and_numa_node_come_from_the_kernel(watch: "Watch") -> None:
     first, *_, last = watch("ascend-910b-x8").devices()
     assert first.pcie is not None
     assert (first.pcie.generation, first.pcie.width, first.pcie.max_width) == (4, 16, 16)
@@ -161,13 +161,13 @@ def test_the_place_on_the_bus_is_what_the_kernel_says(watch: "Watch") -> None:
     assert (other.pcie, other.numa_node) == (None, None)
 
 
-def test_numbers_in_dev_give_the_device_file(watch: "Watch") -> None:
+def test_physical_ids_determine_the_device_files(watch: "Watch") -> None:
     devices = watch("ascend-a3").devices()
     assert [d.device_name for d in devices] == [f"davinci{n}" for n in range(16)]
     assert [d.physical_id for d in devices] == list(range(16))
 
 
-def test_values_move_with_time(watch: "Watch") -> None:
+def test_values_change_with_time(watch: "Watch") -> None:
     watched = watch("ascend-910b-x8")
     before = watched.devices()[0]
     assert watched.node is not None
@@ -177,6 +177,6 @@ def test_values_move_with_time(watch: "Watch") -> None:
     assert before.utilization_ratio != after.utilization_ratio
 
 
-def test_vdie_ids_are_one_word(watch: "Watch") -> None:
+def test_vdie_ids_are_joined_with_hyphens(watch: "Watch") -> None:
     for device in watch("ascend-950").devices():
         assert re.fullmatch(r"ascend:[0-9A-F]{8}(-[0-9A-F]{8}){4}", device.id)

@@ -1,4 +1,4 @@
-"""The simulated Ascend driver: its tool, its layouts, its files, and what faults do to them."""
+"""The simulated Ascend driver: npu-smi in all layouts, files and faults."""
 
 import os
 import re
@@ -41,12 +41,12 @@ def described(devices: str, **more: str) -> str:
     return f"node: n\nascend:\n{keys}  devices: {devices}\n"
 
 
-def test_the_ready_made_nodes_are_there() -> None:
+def test_the_simulated_nodes_are_in_the_package() -> None:
     assert set(NODES) <= set(ready_made("ascend"))
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_all_lines_of_a_table_are_as_wide(ready_node: MakeNode, name: str) -> None:
+def test_all_lines_of_a_table_have_the_same_width(ready_node: MakeNode, name: str) -> None:
     lines = [line for line in printed(ready_node(name), "info").splitlines() if line[0] in "|+"]
     assert len({len(line) for line in lines}) == 1
     assert sum(line.startswith("| npu-smi ") for line in lines) == 1
@@ -61,7 +61,7 @@ def test_all_lines_of_a_table_are_as_wide(ready_node: MakeNode, name: str) -> No
         ("ascend-950", "NPU ID", "", "NPU ID"),
     ],
 )
-def test_each_generation_has_its_layout(
+def test_each_generation_has_its_own_layout(
     ready_node: MakeNode, name: str, upper: str, lower: str, process: str
 ) -> None:
     rows = [line.split("|") for line in printed(ready_node(name), "info").splitlines() if "|" in line]
@@ -73,7 +73,7 @@ def test_each_generation_has_its_layout(
     )
 
 
-def test_the_version_makes_the_table_wide(make_node: MakeNode) -> None:
+def test_the_table_is_wide_from_version_26_on(make_node: MakeNode) -> None:
     narrow = printed(make_node(described("[{model: 910b3}]", driver_version='"25.5.1"')), "info")
     wide = printed(make_node(described("[{model: 910b3}]", driver_version='"26.0.1"')), "info")
     assert (len(narrow.split("\n", 1)[0]), len(wide.split("\n", 1)[0])) == (98, 116)
@@ -82,7 +82,7 @@ def test_the_version_makes_the_table_wide(make_node: MakeNode) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_model_can_be_shown(make_node: MakeNode, model: str) -> None:
+def test_every_model_has_output(make_node: MakeNode, model: str) -> None:
     node = make_node(described(f"[{{model: {model}, count: 4}}]"))
     text = printed(node, "info")
     assert text.count(MODELS[model].name) == 4
@@ -95,7 +95,7 @@ def test_every_model_can_be_shown(make_node: MakeNode, model: str) -> None:
             assert f": {board}\n" in printed(node, f"info -t {kind} -i {board}")
 
 
-def test_tool_and_driver_may_be_of_different_versions(ready_node: MakeNode) -> None:
+def test_tool_and_driver_may_have_different_versions(ready_node: MakeNode) -> None:
     assert re.search(r"npu-smi 24\.1\.rc3 +Version: 24\.1\.0 ", printed(ready_node("ascend-310p"), "info"))
 
 
@@ -109,7 +109,7 @@ def test_without_the_drivers_libraries_the_tool_does_not_start(ready_node: MakeN
     assert "error while loading shared libraries: libdrvdsmi_host.so" in done.stderr
 
 
-def test_the_same_instant_looks_the_same_and_another_differs(make_node: MakeNode) -> None:
+def test_the_output_depends_only_on_the_instant(make_node: MakeNode) -> None:
     node = make_node("ascend-910b-x8")
     first = printed(node, "info")
     node.write(200.0)
@@ -131,7 +131,7 @@ def test_counters_do_not_fall_when_a_fault_ends(make_node: MakeNode) -> None:
     assert "HBM Double Bit Error Count               : 6" in printed(node, "info -t ecc -i 0")
 
 
-def test_a_lost_chip_is_counted_and_a_vanished_one_is_not(make_node: MakeNode) -> None:
+def test_a_lost_chip_is_listed_and_a_vanished_one_is_not(make_node: MakeNode) -> None:
     node = make_node("ascend-910b-x8")
     node.set_faults([Fault(kind=FaultKind.LOST, device=3)])
     assert "Total Count                    : 8" in printed(node, "info -l")
@@ -150,7 +150,7 @@ def test_a_driver_that_is_not_loaded_has_no_device_files(make_node: MakeNode) ->
     assert "ret is -8005" in run(node, "info").stdout
 
 
-def test_an_npu_that_is_not_there(ready_node: MakeNode) -> None:
+def test_an_unknown_npu_id_is_an_error(ready_node: MakeNode) -> None:
     done = run(ready_node("ascend-910b-x8"), "info", "-t", "ecc", "-i", "99")
     assert done.returncode != 0
     assert "Error parameter" in done.stdout
@@ -173,7 +173,7 @@ def test_an_npu_that_is_not_there(ready_node: MakeNode) -> None:
         (described("[{model: 910b3}]") + "faults: [{kind: xid, device: 0}]\n", '"xid" is not one of'),
     ],
 )
-def test_a_bad_description_is_refused_in_one_line(text: str, complaint: str) -> None:
+def test_an_invalid_description_is_rejected_in_one_line(text: str, complaint: str) -> None:
     with pytest.raises(DescriptionError, match=re.escape(complaint)) as caught:
         read_node(text)
     assert "\n" not in str(caught.value)

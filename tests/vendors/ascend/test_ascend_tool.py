@@ -98,14 +98,16 @@ def wait_for(arguments: str, tmp_path: Path) -> None:
     ],
     ids=["die", "serial number", "refused", "no value"],
 )
-def test_a_chip_is_known_by_the_most_stable_fact(watch_script: "Watch", board: str, ids: list[str]) -> None:
+def test_the_id_of_a_chip_comes_from_its_most_stable_value(
+    watch_script: "Watch", board: str, ids: list[str]
+) -> None:
     watched = watch_script(script(board=board))
     for _ in range(2):
         assert [d.id for d in watched.devices()] == ids
     assert [d.index for d in watched.devices()] == [0, 1]
 
 
-def test_numbers_are_a_last_resort(watch_script: "Watch") -> None:
+def test_the_id_of_a_chip_comes_from_its_numbers_without_anything_else(watch_script: "Watch") -> None:
     table = TABLE.replace("0000:C1:00.0", "NA").replace("0000:C2:00.0", "NA")
     assert [d.id for d in watch_script(script(table)).devices()] == ["ascend:npu-2-0", "ascend:npu-5-0"]
 
@@ -128,7 +130,7 @@ def test_the_order_of_the_rows_does_not_decide_the_ids_of_chips_that_report_the_
     assert {device.board_id: device.id for device in devices} == {2: BY_ADDRESS[0], 5: BY_ADDRESS[1]}
 
 
-def test_a_die_that_was_reported_twice_makes_no_id_later(watch_script: "Watch", tmp_path: Path) -> None:
+def test_a_repeated_die_is_never_used_as_an_id_again(watch_script: "Watch", tmp_path: Path) -> None:
     """Not of the chip that stays, and not of a chip that is new."""
     lines = TABLE.splitlines(keepends=True)
     table = tmp_path / "table.txt"
@@ -171,7 +173,7 @@ def test_chips_that_share_a_bus_address_are_read_each_under_its_own_id(
     assert read_ids("".join(lines[:5] + lines[7:])) == [first]
 
 
-def test_a_board_that_answers_for_all_its_chips_gives_each_its_own_die(watch_script: "Watch") -> None:
+def test_output_for_all_chips_of_a_board_identifies_each_chip(watch_script: "Watch") -> None:
     """`-c` is refused, and the answer without it has a block for each chip."""
     table = TABLE.replace("| 5     910X", "| 2     910X").replace(
         "| 0           | 0000:C2", "| 1           | 0000:C2"
@@ -182,7 +184,7 @@ def test_a_board_that_answers_for_all_its_chips_gives_each_its_own_die(watch_scr
     assert ids == ["ascend:0000000A-00000001", "ascend:0000000A-00000002"]
 
 
-def test_the_die_of_a_board_is_not_taken_for_that_of_its_chips(watch_script: "Watch") -> None:
+def test_the_die_of_a_board_is_not_used_for_its_chips(watch_script: "Watch") -> None:
     table = TABLE.replace("| 5     910X", "| 2     910X").replace(
         "| 0           | 0000:C2", "| 1           | 0000:C2"
     )
@@ -192,7 +194,7 @@ def test_the_die_of_a_board_is_not_taken_for_that_of_its_chips(watch_script: "Wa
     assert [(device.id, device.uuid) for device in devices] == [("ascend:S2-0", None), ("ascend:S2-1", None)]
 
 
-def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
+def test_a_failed_identification_is_retried_before_an_id_is_published(
     watch_script: "Watch", tmp_path: Path
 ) -> None:
     flag = tmp_path / "works"
@@ -206,13 +208,15 @@ def test_a_tool_that_failed_once_is_asked_again_before_an_id_is_given(
 
 
 @pytest.mark.parametrize("board", ["kill -9 $$", "exit 1", f"echo '{IN_USE}'"])
-def test_a_tool_that_always_fails_costs_the_better_id(watch_script: "Watch", board: str) -> None:
+def test_a_chip_that_cannot_be_identified_gets_an_id_from_its_address(
+    watch_script: "Watch", board: str
+) -> None:
     watched = watch_script(script(board=board))
     assert [len(watched.devices()) for _ in range(3)] == [0, 0, 2]
     assert watched.devices()[0].id == BY_ADDRESS[0]
 
 
-def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", tmp_path: Path) -> None:
+def test_the_reader_recovers_after_the_driver_was_in_use(watch_script: "Watch", tmp_path: Path) -> None:
     for name in ("davinci0", "davinci3", "davinci_manager", "devmm_svm", "hisi_hdc"):
         (tmp_path / "dev").mkdir(exist_ok=True)
         (tmp_path / "dev" / name).touch()
@@ -235,7 +239,7 @@ def test_a_driver_that_was_in_use_costs_nothing_for_good(watch_script: "Watch", 
     assert {c.reason: c.count for c in result.state.errors}["driver_in_use"] >= 6
 
 
-def test_a_board_that_was_in_use_is_asked_as_often_as_others(watch_script: "Watch") -> None:
+def test_a_final_refusal_does_not_count_as_an_attempt(watch_script: "Watch") -> None:
     """A refusal for good of what is asked of the chip is no attempt at what is asked of its board."""
     board = f"if [ $# = 7 ]; then echo '{REFUSED}'; exit 1; fi; "
     board += fail_first(IN_USE, 2) + 'printf "NPU ID : $5\\nSerial Number : S$5\\n"'
@@ -246,7 +250,7 @@ def test_a_board_that_was_in_use_is_asked_as_often_as_others(watch_script: "Watc
     ]
 
 
-def test_numbers_are_asked_for_until_the_driver_tells_them(watch_script: "Watch", tmp_path: Path) -> None:
+def test_numbers_are_queried_until_they_are_known(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script(script(numbers=fail_first(IN_USE, 5) + print_text(MAP), board=DIE))
     indexes = [[d.index for d in watched.devices()] for _ in range(8)]
     assert indexes == [[None, None]] * 5 + [[0, 1]] * 3
@@ -255,7 +259,7 @@ def test_numbers_are_asked_for_until_the_driver_tells_them(watch_script: "Watch"
 
 
 @pytest.mark.parametrize("text", [REFUSED, "command or option is not found.", "Operation not permitted."])
-def test_numbers_that_are_refused_for_good_are_not_asked_for_again(
+def test_numbers_are_not_queried_again_after_a_final_refusal(
     watch_script: "Watch", tmp_path: Path, text: str
 ) -> None:
     watched = watch_script(script(numbers=f"echo '{text}'", board=DIE))
@@ -264,14 +268,14 @@ def test_numbers_that_are_refused_for_good_are_not_asked_for_again(
     assert runs(tmp_path).count("info -m") == 1
 
 
-def test_numbers_are_asked_for_again_after_an_internal_error_of_the_driver(watch_script: "Watch") -> None:
+def test_numbers_are_queried_again_after_an_internal_driver_error(watch_script: "Watch") -> None:
     internal = "dcmi module initialize failed. ret is -8005"
     watched = watch_script(script(numbers=fail_first(internal, 2) + print_text(MAP), board=DIE))
     assert [[d.index for d in watched.devices()] for _ in range(3)] == [[None, None]] * 2 + [[0, 1]]
 
 
 @pytest.mark.parametrize("row", ["", "5  0  NA  Ascend 910X\n"], ids=["no row", "no number"])
-def test_a_chip_that_the_map_does_not_number_is_asked_for_again(
+def test_numbers_are_queried_again_if_the_map_lacks_a_chip(
     watch_script: "Watch", tmp_path: Path, row: str
 ) -> None:
     lacking = MAP[: MAP.index("5  0")] + row
@@ -285,7 +289,7 @@ def test_a_chip_that_the_map_does_not_number_is_asked_for_again(
     assert runs(tmp_path).count("info -m") == 3
 
 
-def test_a_list_of_npus_that_was_refused_is_asked_for_again(watch_script: "Watch", tmp_path: Path) -> None:
+def test_the_list_of_npus_is_queried_again_after_a_refusal(watch_script: "Watch", tmp_path: Path) -> None:
     longer = LIST.replace("NPU ID : 5", "NPU ID : 5\\nNPU ID : 7")
     watched = watch_script(script(listed=fail_first(IN_USE, 1) + longer, board=DIE))
     assert [watched.read().state.devices_expected for _ in range(3)] == [2, 3, 3]
@@ -293,7 +297,7 @@ def test_a_list_of_npus_that_was_refused_is_asked_for_again(watch_script: "Watch
     assert runs(tmp_path).count("info -m") == 1
 
 
-def test_numbers_that_never_come_do_not_keep_chips_from_being_known() -> None:
+def test_a_hanging_query_for_numbers_does_not_prevent_identification() -> None:
     """A run that hangs takes more time than a survey has for such questions."""
     now = 0.0
 
@@ -313,7 +317,7 @@ def test_numbers_that_never_come_do_not_keep_chips_from_being_known() -> None:
     assert all(registry.identity(device) for device in devices)
 
 
-def test_who_chips_are_is_asked_once(watch_script: "Watch", tmp_path: Path) -> None:
+def test_chips_are_identified_once(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script(script(board='printf "NPU ID : $5\\nSerial Number : S$5\\n"'))
     for _ in range(4):
         watched.read()
@@ -323,7 +327,7 @@ def test_who_chips_are_is_asked_once(watch_script: "Watch", tmp_path: Path) -> N
     assert counts["info -t board -i 2 -c 0"] == counts["info -t board -i 5 -c 0"] == 1
 
 
-def test_what_a_board_does_not_support_is_not_asked_again(watch_script: "Watch", tmp_path: Path) -> None:
+def test_unsupported_queries_are_not_repeated(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script(script())
     watched.read()
     wait_for("info -t common -i 5", tmp_path)
@@ -333,14 +337,14 @@ def test_what_a_board_does_not_support_is_not_asked_again(watch_script: "Watch",
     assert {c.reason for c in result.state.errors} <= {"not_supported"}
 
 
-def test_health_is_asked_of_sick_chips_only(watch_script: "Watch", tmp_path: Path) -> None:
+def test_health_is_queried_for_unhealthy_chips_only(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script(script(TABLE.replace("| 5     910X  | OK     |", "| 5     910X  | Alarm  |")))
     watched.read()
     wait_for("info -t health -i 5 -c 0", tmp_path)
     assert "info -t health -i 2 -c 0" not in runs(tmp_path)
 
 
-def test_details_that_hang_keep_nobody_waiting(watch_script: "Watch") -> None:
+def test_hanging_details_do_not_delay_a_reading(watch_script: "Watch") -> None:
     watched = watch_script(script(board='printf "NPU ID : $5\\nSerial Number : S$5\\n"', other="sleep 30"))
     watched.read()
     time.sleep(0.3)
@@ -368,7 +372,7 @@ WITHOUT_PROCESSES = TABLE[: TABLE.index("| NPU Chip |")]
     ],
     ids=["only chips are named", "nothing is named and the board has one chip"],
 )
-def test_processes_find_their_chip_though_their_list_does_not_name_the_npu(
+def test_processes_are_matched_to_chips_without_an_npu_id(
     watch_script: "Watch", table: str, answer: str, found: list[list[int]]
 ) -> None:
     processes = f'case "$*" in *proc-mem*) cat <<END\n{answer}END\n;; *) echo "{REFUSED}" ;; esac'
@@ -380,7 +384,7 @@ def test_processes_find_their_chip_though_their_list_does_not_name_the_npu(
     assert list(ids.values()) == found
 
 
-def test_a_table_and_an_exit_code(watch_script: "Watch") -> None:
+def test_a_table_with_an_exit_code_is_read_and_counted(watch_script: "Watch") -> None:
     result = watch_script(script().replace("END\n  ;;", "END\n  exit 3 ;;", 1)).read()
     assert result.state.devices_seen == 2
     assert [(c.reason, c.count) for c in result.state.errors if c.reason == "tool_exit_code"] == [
@@ -388,26 +392,26 @@ def test_a_table_and_an_exit_code(watch_script: "Watch") -> None:
     ]
 
 
-def test_a_driver_that_is_not_wholly_installed_is_counted(watch_script: "Watch") -> None:
+def test_an_incomplete_driver_installation_is_counted(watch_script: "Watch") -> None:
     table = TABLE + "[WARNING]The driver package may not be completely installed, which may cause trouble.\n"
     result = watch_script(script(table)).read()
     assert result.state.devices_seen == 2
     assert "driver_incomplete" in {c.reason for c in result.state.errors}
 
 
-def test_an_npu_that_is_counted_but_not_shown(watch_script: "Watch") -> None:
+def test_an_npu_without_a_row_is_counted(watch_script: "Watch") -> None:
     result = watch_script(script().replace("NPU ID : 5", "NPU ID : 5\\nNPU ID : 7")).read()
     assert "npu_without_row" in {c.reason for c in result.state.errors}
 
 
-def test_half_a_line_is_not_read(watch_script: "Watch") -> None:
+def test_a_truncated_line_is_not_read(watch_script: "Watch") -> None:
     """The last row ends as a row does, but there its output breaks off."""
     end = TABLE.index("65536 |", TABLE.index("0000:C2")) + len("65536 |")
     watched = watch_script(f"printf '%s' '{TABLE[:end]}'")
     assert [d.board_id for d in watched.until(lambda result: bool(result.devices)).devices] == [2]
 
 
-def test_what_was_told_of_a_chip_is_not_told_of_another_that_got_its_number(
+def test_details_of_a_chip_are_not_used_for_another_with_its_number(
     watch_script: "Watch", tmp_path: Path
 ) -> None:
     """After a reset NPU 2 is another chip; until it was asked itself, its serial number is not known."""
@@ -427,13 +431,13 @@ def test_what_was_told_of_a_chip_is_not_told_of_another_that_got_its_number(
     assert second.serial is None
 
 
-def test_nothing_of_ascend_is_not_a_fault(watch_script: "Watch", tmp_path: Path) -> None:
+def test_a_node_without_ascend_has_no_errors(watch_script: "Watch", tmp_path: Path) -> None:
     state = watch_script("", npu_smi_path=str(tmp_path / "nowhere")).read().state
     assert (state.found, state.up) == (False, False)
     assert state.errors == ()
 
 
-def test_devices_without_their_tool_are_a_fault(watch_script: "Watch", tmp_path: Path) -> None:
+def test_device_files_without_npu_smi_are_counted_as_an_error(watch_script: "Watch", tmp_path: Path) -> None:
     watched = watch_script("", npu_smi_path=str(tmp_path / "nowhere"))
     (tmp_path / "dev/davinci_manager").touch()
     state = watched.read().state
@@ -441,7 +445,7 @@ def test_devices_without_their_tool_are_a_fault(watch_script: "Watch", tmp_path:
     assert [c.reason for c in state.errors] == ["tool_missing"]
 
 
-def test_another_tool_of_that_name_is_no_fault_where_there_is_no_ascend(watch_script: "Watch") -> None:
+def test_another_npu_smi_is_not_an_error_without_ascend_devices(watch_script: "Watch") -> None:
     state = watch_script("echo 'npu-smi for AMD XDNA'").read().state
     assert not state.found
     assert state.reason is not None
@@ -458,7 +462,7 @@ def test_the_tool_finds_the_drivers_libraries() -> None:
     assert environment(bare)["LD_LIBRARY_PATH"] == folders
 
 
-def test_a_million_codes_are_not_kept() -> None:
+def test_the_number_of_stored_error_codes_is_limited() -> None:
     log = ErrorLog()
     log.record("a", (str(n) for n in range(10_000)), 1.0)
     log.record("a", (str(n) for n in range(10_000)), 2.0)

@@ -1,4 +1,4 @@
-"""Every capture of npu-smi, with the values that somebody read off the file by eye.
+"""Every capture of npu-smi, with the values that a person read from the file.
 
 Of ids that belong to other people's machines only the beginning is written down here.
 """
@@ -16,19 +16,19 @@ from accelscope.vendors.ascend import parse_info
 
 MIB = 2**20
 MHZ = 1e6
-NOTHING = object()  # the file says nothing of it: neither a value nor an absence
+NOTHING = object()  # the file has neither a value nor an absence
 
-Told = dict[str, object]
+Values = dict[str, object]
 
 
 @dataclass(frozen=True)
 class Expected:
     source: str
-    devices: Sequence[Told] = ()
-    processes: Sequence[Told] = ()
+    devices: Sequence[Values] = ()
+    processes: Sequence[Values] = ()
 
 
-def table(*devices: Told, processes: Sequence[Told] = ()) -> Expected:
+def table(*devices: Values, processes: Sequence[Values] = ()) -> Expected:
     return Expected("npu-smi-info", devices, processes)
 
 
@@ -43,9 +43,9 @@ def chip(
     used: int,
     total: int,
     **more: object,
-) -> Told:
+) -> Values:
     """One chip of a table; `watts` may be the reason why there is no number."""
-    told: Told = {
+    values: Values = {
         "board_id": npu,
         "chip_id": NOTHING if number is None else number,
         "model": model,
@@ -62,15 +62,15 @@ def chip(
         "serial": NOTHING,
     }
     if bus is None:
-        told["absent.pci_address"] = "not_supported"
+        values["absent.pci_address"] = "not_supported"
     if isinstance(watts, str):
-        told |= {"power_watts": NOTHING, "absent.power_watts": watts}
+        values |= {"power_watts": NOTHING, "absent.power_watts": watts}
     else:
-        told |= {"power_watts": watts, "absent.power_watts": NOTHING}
-    return told | more
+        values |= {"power_watts": watts, "absent.power_watts": NOTHING}
+    return values | more
 
 
-def process(pid: int, npu: int, number: int | None, name: str | None, mebibytes: int) -> Told:
+def process(pid: int, npu: int, number: int | None, name: str | None, mebibytes: int) -> Values:
     return {
         "pid": pid,
         "on": (npu, number),
@@ -80,23 +80,23 @@ def process(pid: int, npu: int, number: int | None, name: str | None, mebibytes:
     }
 
 
-def bare(npu: int, number: int | None, **told: object) -> Told:
+def bare(npu: int, number: int | None, **values: object) -> Values:
     """A chip in an output of `key : value` lines."""
-    return {"board_id": npu, "chip_id": NOTHING if number is None else number, **told}
+    return {"board_id": npu, "chip_id": NOTHING if number is None else number, **values}
 
 
-def clock(now: int, rated: int) -> Told:
+def clock(now: int, rated: int) -> Values:
     return {"clocks.aicore": now * MHZ, "clocks.aicore.max": rated * MHZ}
 
 
-def ecc(*blocks: str) -> Told:
+def ecc(*blocks: str) -> Values:
     """No errors at all, in these memories and together."""
-    told: Told = {}
+    values: Values = {}
     for severity in ("corrected", "uncorrected"):
         for span in ("volatile", "lifetime"):
-            told |= {f"ecc.{severity}.{span}{block}": 0 for block in ("", *(f".{name}" for name in blocks))}
-        told[f"retired_pages.{severity}"] = 0
-    return told
+            values |= {f"ecc.{severity}.{span}{block}": 0 for block in ("", *(f".{name}" for name in blocks))}
+        values[f"retired_pages.{severity}"] = 0
+    return values
 
 
 CAPTURES: dict[str, Expected] = {
@@ -372,26 +372,26 @@ OF_OTHER_KINDS = {
 }
 
 
-def test_every_capture_is_in_the_table(captures: Path) -> None:
+def test_every_capture_has_expected_values(captures: Path) -> None:
     found = {path.name for path in (captures / "ascend").iterdir()}
     assert found == CAPTURES.keys() | OF_OTHER_KINDS.keys()
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_a_capture_is_read_right(captures: Path, name: str) -> None:
+def test_a_capture_is_parsed_to_the_expected_values(captures: Path, name: str) -> None:
     expected = CAPTURES[name]
     text = (captures / "ascend" / name).read_text()
     parsed = sources()[expected.source].parse(text, None)
     assert parsed.error is None
     assert parsed.rejected == ()
     assert len(parsed.devices) == len(expected.devices)
-    for device, told in zip(parsed.devices, expected.devices, strict=True):
-        assert_told(dict(device_facts(device)), told)
+    for device, values in zip(parsed.devices, expected.devices, strict=True):
+        assert_values(dict(device_facts(device)), values)
     assert len({device.id for device in parsed.devices}) == len(parsed.devices)
     places = {device.id: (device.board_id, device.chip_id) for device in parsed.devices}
     assert len(parsed.processes) == len(expected.processes)
-    for found, told in zip(parsed.processes, expected.processes, strict=True):
-        assert_told(dict(process_facts(found, places)), told)
+    for found, values in zip(parsed.processes, expected.processes, strict=True):
+        assert_values(dict(process_facts(found, places)), values)
 
 
 def test_chips_of_a_capture_that_share_a_bus_address_keep_their_ids(captures: Path) -> None:
@@ -406,8 +406,8 @@ def test_chips_of_a_capture_that_share_a_bus_address_keep_their_ids(captures: Pa
 
 @pytest.mark.parametrize("name", CAPTURES)
 @pytest.mark.parametrize("source", [name for name in sources() if name.startswith("npu-smi")])
-def test_no_other_source_takes_values_from_it(captures: Path, name: str, source: str) -> None:
-    """A capture given to the wrong parser is refused, or gives what truly stands in it."""
+def test_other_parsers_take_no_wrong_values_from_a_capture(captures: Path, name: str, source: str) -> None:
+    """The wrong parser rejects a capture, or returns values that the capture contains."""
     expected = CAPTURES[name]
     if source == expected.source:
         return
@@ -420,7 +420,7 @@ def test_no_other_source_takes_values_from_it(captures: Path, name: str, source:
 
 
 @pytest.mark.parametrize("name", OF_OTHER_KINDS)
-def test_a_capture_of_another_kind_is_refused(captures: Path, name: str) -> None:
+def test_a_capture_of_another_format_is_rejected(captures: Path, name: str) -> None:
     for source in (name for name in sources() if name.startswith("npu-smi")):
         parsed = sources()[source].parse((captures / "ascend" / name).read_text(), None)
         if name.startswith("power") and source == "npu-smi-common":
@@ -429,9 +429,9 @@ def test_a_capture_of_another_kind_is_refused(captures: Path, name: str) -> None
         assert parsed.error.reason == "unrecognized"
 
 
-def assert_told(facts: dict[str, Any], told: Told) -> None:
+def assert_values(facts: dict[str, Any], values: Values) -> None:
     wrong = {}
-    for place, value in told.items():
+    for place, value in values.items():
         found = facts.get(place, NOTHING)
         if place == "uuid" and isinstance(value, str):
             right = str(found).startswith(value)

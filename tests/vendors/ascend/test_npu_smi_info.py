@@ -1,4 +1,4 @@
-"""`npu-smi info` in forms that differ from what real machines were seen to print."""
+"""`npu-smi info` in variants that are not among the captures."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def one_chip(upper: str, lower: str, *, columns: str = "AICore(%) Memory-Usage(M
     )
 
 
-def test_two_chips_of_an_npu() -> None:
+def test_two_chips_of_an_npu_are_parsed() -> None:
     parsed = parse(PAIR)
     first, second = parsed.devices
     assert parsed.error is None
@@ -64,7 +64,7 @@ def test_two_chips_of_an_npu() -> None:
     assert (process.type, process.memory_bytes) == (ProcessType.COMPUTE, 57000 * MIB)
 
 
-def test_the_number_that_the_runtime_uses_is_the_index() -> None:
+def test_the_logic_id_is_the_index() -> None:
     parsed = parse(PAIR.replace("| Chip  Phy-ID ", "| Chip  Device "))
     assert [(d.chip_id, d.index, d.physical_id) for d in parsed.devices] == [(0, 8, None), (1, 9, None)]
     assert [process.device_index for process in parsed.processes] == [9]
@@ -84,7 +84,7 @@ def test_a_chip_without_its_number_is_rejected(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "change",
     [
         lambda text: "\ufeff" + text,
         lambda text: text.replace("\n", "\r\n"),
@@ -102,9 +102,9 @@ def test_a_chip_without_its_number_is_rejected(old: str, new: str) -> None:
         *("no borders", "other borders", "a warning after it", "printed twice"),
     ],
 )
-def test_what_stands_around_the_table_changes_nothing(spoil: object) -> None:
-    assert callable(spoil)
-    parsed, plain = parse(spoil(PAIR)), parse(PAIR)
+def test_text_around_the_table_does_not_change_the_result(change: object) -> None:
+    assert callable(change)
+    parsed, plain = parse(change(PAIR)), parse(PAIR)
     assert parsed.devices == plain.devices
     assert dict.fromkeys(parsed.processes) == dict.fromkeys(plain.processes)
     assert parsed.rejected == ()
@@ -142,7 +142,7 @@ def test_columns_are_found_by_their_names() -> None:
         ("", HealthState.UNKNOWN),
     ],
 )
-def test_the_drivers_own_word_is_kept(word: str, state: HealthState) -> None:
+def test_the_drivers_word_for_health_is_kept(word: str, state: HealthState) -> None:
     health = only(one_chip(f"0 910X | {word} | 1.0 2 0 / 0", "0 | 0000:01:00.0 | 3 0 / 0 4 / 5")).health
     assert health.state is state
     assert health.vendor_word == (word or None)
@@ -162,7 +162,7 @@ def test_the_drivers_own_word_is_kept(word: str, state: HealthState) -> None:
         ("99.0 40 0 / 0", "5 0 / 0 0 / 0", "memory_used_bytes", AbsenceReason.NOT_SUPPORTED),
     ],
 )
-def test_what_the_tool_does_not_give_is_absent_with_its_reason(
+def test_missing_values_are_absent_with_a_reason(
     upper: str, lower: str, field: str, reason: AbsenceReason
 ) -> None:
     parsed = parse(one_chip(f"0 910X | OK | {upper}", f"0 | 0000:01:00.0 | {lower}"))
@@ -184,7 +184,7 @@ def test_what_the_tool_does_not_give_is_absent_with_its_reason(
         ("99.0 40 0 / 0", "5 6 0 / 0 1 / 2", ["utilization_ratio"]),
     ],
 )
-def test_a_cell_that_makes_no_sense_costs_itself_only(upper: str, lower: str, fields: list[str]) -> None:
+def test_an_unreadable_cell_affects_only_itself(upper: str, lower: str, fields: list[str]) -> None:
     parsed = parse(one_chip(f"0 910X | OK | {upper}", f"0 | 0000:01:00.0 | {lower}"))
     [device] = parsed.devices
     assert [a.field for a in device.absent if a.reason is AbsenceReason.UNREADABLE] == fields
@@ -207,7 +207,7 @@ def test_ddr_is_the_memory_of_chips_without_hbm() -> None:
     assert only(text).memory_used_bytes == 70 * MIB
 
 
-def test_a_table_cut_anywhere_gives_nothing_that_is_not_in_it() -> None:
+def test_a_truncated_table_gives_only_values_that_it_contains() -> None:
     whole = {(d.board_id, d.chip_id): d for d in parse(PAIR).devices}
     for end in range(len(PAIR)):
         parsed = parse(PAIR[:end])
@@ -216,7 +216,7 @@ def test_a_table_cut_anywhere_gives_nothing_that_is_not_in_it() -> None:
         assert bool(parsed.devices) == (parsed.error is None)
 
 
-def test_a_chip_of_which_only_one_line_is_there_is_not_shown() -> None:
+def test_a_chip_with_only_one_line_is_rejected() -> None:
     lines = PAIR.splitlines(keepends=True)
     for missing in (6, 7):
         parsed = parse("".join(line for n, line in enumerate(lines) if n != missing))
@@ -224,7 +224,7 @@ def test_a_chip_of_which_only_one_line_is_there_is_not_shown() -> None:
         assert [r.reason for r in parsed.rejected] == ["incomplete"]
 
 
-def test_processes_of_a_chip_that_is_not_shown_are_kept() -> None:
+def test_processes_of_a_chip_without_a_row_are_kept() -> None:
     lines = PAIR.splitlines(keepends=True)
     parsed = parse("".join(line for n, line in enumerate(lines) if n != 10))
     assert [p.device for p in parsed.processes] == ["ascend:npu-4-1"]
@@ -240,7 +240,7 @@ def test_processes_of_a_chip_that_is_not_shown_are_kept() -> None:
         ("| 4       1 | 4711 | trainer | much |", "unreadable"),
     ],
 )
-def test_a_process_line_that_makes_no_sense_is_rejected(row: str, reason: str) -> None:
+def test_an_unreadable_process_line_is_rejected(row: str, reason: str) -> None:
     old = "| 4       1           | 4711          | trainer      | 57000           |"
     parsed = parse(PAIR.replace(old, row))
     assert [r.reason for r in parsed.rejected] == [reason]
@@ -251,7 +251,7 @@ def test_a_process_line_that_makes_no_sense_is_rejected(row: str, reason: str) -
     ("name", "shown"),
     [("python3", "python3"), ("", None), ("NA", None), ("/opt/run --token=x", "run"), ("a b", "a b")],
 )
-def test_names_of_processes(name: str, shown: str | None) -> None:
+def test_process_names_are_parsed(name: str, shown: str | None) -> None:
     [process] = parse(PAIR.replace("trainer", name)).processes
     assert process.name == shown
 
@@ -259,7 +259,7 @@ def test_names_of_processes(name: str, shown: str | None) -> None:
 SHARED_ADDRESS = PAIR.replace("0000:AD:00.0", "0000:AB:00.0")
 
 
-def test_the_id_of_a_chip_does_not_depend_on_what_else_is_listed() -> None:
+def test_the_id_of_a_chip_does_not_depend_on_other_chips() -> None:
     first, second = parse(SHARED_ADDRESS).devices
     assert first.id == "ascend:0000:ab:00.0-npu-4-0"
     assert second.id == "ascend:0000:ab:00.0-npu-4-1"
@@ -273,8 +273,8 @@ def test_the_id_of_a_chip_does_not_depend_on_what_else_is_listed() -> None:
     assert [device.id for device in parse(swapped).devices] == [second.id, first.id]
 
 
-def test_two_npus_with_one_bus_address_have_two_ids() -> None:
-    """As in a saved output in which somebody masked the addresses."""
+def test_npus_with_the_same_bus_address_have_different_ids() -> None:
+    """As in a saved output with masked addresses."""
     rows = "".join(
         f"| {n}  910X | OK | 90.0 40 0 / 0 |\n| 0 | 0000:00:00.0 | 5 0 / 0 1 / 2 |\n" for n in range(3)
     )
@@ -283,7 +283,7 @@ def test_two_npus_with_one_bus_address_have_two_ids() -> None:
     assert ids == [f"ascend:0000:00:00.0-npu-{n}-0" for n in range(3)]
 
 
-def test_whether_the_table_is_whole() -> None:
+def test_a_table_without_its_last_line_is_incomplete() -> None:
     assert is_complete(PAIR)
     assert is_complete(PAIR + "[WARNING]The driver package may not be completely installed\n")
     assert not is_complete("".join(PAIR.splitlines(keepends=True)[:-1]))
@@ -295,7 +295,7 @@ def test_whether_the_table_is_whole() -> None:
 @pytest.mark.parametrize(
     "name", ["python3 -m x --token=abc", "/usr/bin/python3 serve.py --token=abc", "a|--token=abc"]
 )
-def test_arguments_of_processes_are_nowhere(name: str) -> None:
+def test_arguments_of_processes_are_never_published(name: str) -> None:
     row = f"| 0       0                 | 4242          | {name} | 10 |"
     parsed = parse(
         one_chip("0 910B3 | OK | 90.0 40 0 / 0", "0 | 0000:C1:00.0 | 5 0 / 0 100 / 65536")

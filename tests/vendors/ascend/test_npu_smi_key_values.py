@@ -1,4 +1,4 @@
-"""The `-t` commands and the map, in forms that differ from what real machines were seen to print."""
+"""The `-t` commands and the map in variants that are not among the captures."""
 
 import pytest
 
@@ -46,7 +46,7 @@ HBM Capacity(MB) : 65536
     "around",
     ["{}", "\ufeff{}", "DrvMngGetConsoleLogLevel failed. (ret=4)\n{}", "# npu-smi info -t usages\n\n{}\n# "],
 )
-def test_values_go_to_their_chip(text: str, around: str) -> None:
+def test_values_are_assigned_to_their_chip(text: str, around: str) -> None:
     for variant in (text, text.replace("\n", "\r\n"), text.replace("NPU ID", "\tNPU ID"), text.strip()):
         found = parsed("usages", around.format(variant))
         assert found.error is None
@@ -57,13 +57,13 @@ def test_values_go_to_their_chip(text: str, around: str) -> None:
         assert [d.memory_used_bytes for d in found.devices] == [32768 * MIB, 16384 * MIB]
 
 
-def test_several_npus_in_one_text() -> None:
+def test_several_npus_in_one_output_are_parsed() -> None:
     text = USAGES_CHIP_LAST + USAGES_CHIP_FIRST.replace("NPU ID : 7", "NPU ID : 8")
     found = parsed("usages", text)
     assert [(d.board_id, d.chip_id) for d in found.devices] == [(7, 0), (7, 1), (8, 0), (8, 1)]
 
 
-def test_without_chip_id_the_values_are_the_npus() -> None:
+def test_without_a_chip_id_the_values_belong_to_the_npu() -> None:
     found = parsed("usages", "NPU ID : 3\nHBM Capacity(MB) : 131072\nNPU Utilization(%) : 12\n")
     [device] = found.devices
     assert (device.board_id, device.chip_id) == (3, None)
@@ -71,13 +71,13 @@ def test_without_chip_id_the_values_are_the_npus() -> None:
     assert device.memory_used_bytes is None
 
 
-def test_values_whose_chip_id_was_cut_off_belong_to_nobody() -> None:
+def test_values_without_their_truncated_chip_id_are_ignored() -> None:
     cut = USAGES_CHIP_LAST[: USAGES_CHIP_LAST.rindex("Chip ID")]
     assert [d.chip_id for d in parsed("usages", cut).devices] == [0]
     assert parsed("usages", cut[: cut.index("Chip ID")]).error is not None
 
 
-def test_a_chip_without_ddr_has_none() -> None:
+def test_a_chip_without_memory_capacity_has_no_memory() -> None:
     text = "NPU ID : 0\nDDR Capacity(MB) : 0\nDDR Usage Rate(%) : 0\nAicore Usage Rate(%) : 5\nChip ID : 0\n"
     [device] = parsed("usages", text).devices
     assert device.memory_total_bytes is None
@@ -100,7 +100,7 @@ def test_bandwidth_is_read_without_a_line_for_the_capacity(lines: str, ratio: fl
     assert device.memory_used_bytes is None
 
 
-def test_more_memory_than_there_is_is_none() -> None:
+def test_a_memory_usage_above_100_percent_is_rejected() -> None:
     text = "NPU ID : 0\nHBM Capacity(MB) : 65536\nHBM Usage Rate(%) : {}\nChip ID : 0\n"
     [full] = parsed("usages", text.format(100)).devices
     assert full.memory_used_bytes == 65536 * MIB
@@ -108,7 +108,7 @@ def test_more_memory_than_there_is_is_none() -> None:
     assert (device.memory_used_bytes, device.memory_total_bytes) == (None, 65536 * MIB)
 
 
-def test_the_310_calls_its_memory_just_that() -> None:
+def test_the_memory_keys_of_the_310_are_read() -> None:
     text = (
         "NPU ID : 1\nChip Count : 1\n\nMemory Capacity(MB) : 8192\nMemory Usage Rate(%) : 25\n"
         "Hugepages Total(page) : 15\nHugepages Usage Rate(%) : 100\nAicore Usage Rate(%) : 4\n"
@@ -138,7 +138,7 @@ NPU Real-time Power(W) : 45.2
 """
 
 
-def test_the_boards_controller_is_no_chip() -> None:
+def test_the_controller_of_a_board_is_not_a_chip() -> None:
     found = parsed("common", COMMON_WITH_CONTROLLER)
     first, second = found.devices
     assert first.clocks == (Clock("aicore", hertz=7e8, max_hertz=1.2e9),)
@@ -147,13 +147,13 @@ def test_the_boards_controller_is_no_chip() -> None:
     assert [a.field for a in second.absent] == ["temperature_celsius"]
 
 
-def test_the_boards_power_is_what_its_controller_measures() -> None:
+def test_the_power_of_a_board_comes_from_its_controller() -> None:
     assert board_power_watts(COMMON_WITH_CONTROLLER) == 45.2
     assert board_power_watts(COMMON_WITH_CONTROLLER.replace("45.2", "0.0")) is None
     assert board_power_watts(USAGES_CHIP_LAST) is None
 
 
-def test_the_power_of_an_npu_counts_once() -> None:
+def test_the_power_of_an_npu_is_published_once() -> None:
     text = (
         "NPU ID : 1\nChip Count : 2\n\nChip ID : 0\nNPU Real-time Power(W) : 160.5\n"
         "\nChip ID : 1\nNPU Real-time Power(W) : 160.5\n"
@@ -172,12 +172,12 @@ def test_a_power_of_zero_is_not_measured() -> None:
 
 
 @pytest.mark.parametrize("name", ["mcu", "MCU", "Mcu", "3559"])
-def test_what_a_controller_tells_of_its_own_board_is_refused(name: str) -> None:
+def test_output_about_a_controller_is_rejected(name: str) -> None:
     text = f"NPU ID : 0\nChip ID : 1\nChip Name : {name}\nFirmware Version : 24.15.15\n"
     assert parsed("board", text).error is not None
 
 
-def test_a_board_with_its_serial_number() -> None:
+def test_a_board_is_parsed_with_its_serial_number() -> None:
     text = (
         "NPU ID : 6\nProduct Name : IT21\nModel : NA\nManufacturer : NA\nSerial Number : 0123ABC\n"
         "Software Version : 25.1.2\nFirmware Version : 7.7.0.1\nCompatibility : NOT SUPPORT\n"
@@ -200,7 +200,7 @@ def test_a_board_with_its_serial_number() -> None:
         ("VDie ID : something else", None),
     ],
 )
-def test_the_number_of_the_die_is_the_chips_uuid(line: str, uuid: str | None) -> None:
+def test_the_die_id_is_the_uuid(line: str, uuid: str | None) -> None:
     found = parsed("board", f"NPU ID : 0\nChip ID : 1\n{line}\nNDie ID : 0F000001 0F000002\nChip Name : X\n")
     [device] = found.devices
     assert device.uuid == uuid
@@ -216,7 +216,7 @@ def test_the_number_of_the_die_is_the_chips_uuid(line: str, uuid: str | None) ->
         ("0A000001 0B000002", "**********", "0A000001-0B000002"),
     ],
 )
-def test_a_masked_die_or_serial_number_makes_no_id(die: str, serial: str, identity: str) -> None:
+def test_a_masked_die_or_serial_number_is_not_used_as_an_id(die: str, serial: str, identity: str) -> None:
     text = (
         f"NPU ID : 6\nChip ID : 1\nVDie ID : {die}\nSerial Number : {serial}\nPCIe Bus Info : 0000:C1:00.0\n"
     )
@@ -242,13 +242,13 @@ def test_a_masked_die_or_serial_number_makes_no_id(die: str, serial: str, identi
         ("Health Status : NA\n", HealthState.UNKNOWN, []),
     ],
 )
-def test_health_with_error_codes(text: str, state: HealthState, codes: list[str]) -> None:
+def test_health_is_parsed_with_error_codes(text: str, state: HealthState, codes: list[str]) -> None:
     [device] = parsed("health", text).devices
     assert device.health.state is state
     assert [(e.kind, e.code, e.count) for e in device.errors] == [("npu", code, 1) for code in codes]
 
 
-def test_what_the_driver_says_of_its_error_codes_is_the_reason() -> None:
+def test_the_drivers_text_for_error_codes_is_the_reason() -> None:
     text = "Health Status : Alarm\nError Code : A0 80E01801\nError Information : hot\n\n : link down\n"
     found = parsed("health", text)
     [device] = found.devices
@@ -256,7 +256,7 @@ def test_what_the_driver_says_of_its_error_codes_is_the_reason() -> None:
     assert [r.line for r in found.rejected] == ["error code: A0"]
 
 
-def test_memory_errors_are_told_by_memory_and_together() -> None:
+def test_memory_errors_are_counted_by_memory_and_in_total() -> None:
     text = (
         "NPU ID : 0\nChip Count : 1\n\nDDR Single Bit Error Count : 1\nDDR Double Bit Error Count : 2\n"
         "HBM Single Bit Error Count : 10\nHBM Double Bit Error Count : 20\n"
@@ -277,7 +277,7 @@ def test_memory_errors_are_told_by_memory_and_together() -> None:
     ("word", "reason", "rejected"),
     [("NA", "not_supported", []), ("many", "unreadable", ["hbm double bit error count: many"])],
 )
-def test_a_count_of_errors_that_is_none_is_absent(word: str, reason: str, rejected: list[str]) -> None:
+def test_an_unreadable_error_count_is_absent(word: str, reason: str, rejected: list[str]) -> None:
     text = f"NPU ID : 0\nHBM Double Bit Error Count : {word}\nHBM Single Bit Error Count : 3\nChip ID : 0\n"
     found = parsed("ecc", text)
     [device] = found.devices
@@ -286,7 +286,7 @@ def test_a_count_of_errors_that_is_none_is_absent(word: str, reason: str, reject
     assert [r.line for r in found.rejected] == rejected
 
 
-def test_the_310_has_one_memory() -> None:
+def test_the_error_counts_of_the_310_have_no_memory_kind() -> None:
     text = "NPU ID : 0\nSingle-bit Error Count : 3\nDouble-bit Error Count : 4\nChip ID : 2\n"
     [device] = parsed("ecc", text).devices
     assert device.ecc == (
@@ -315,19 +315,19 @@ def test_the_310_has_one_memory() -> None:
         ),
     ],
 )
-def test_the_map_is_read_by_its_columns(text: str, chips: list[tuple[int, ...]]) -> None:
+def test_the_map_is_parsed_by_its_column_names(text: str, chips: list[tuple[int, ...]]) -> None:
     found = parsed("map", f"DrvMngGetConsoleLogLevel failed. (g_conLogLevel=3)\n{text}")
     assert [(d.board_id, d.chip_id, d.index, d.physical_id) for d in found.devices] == chips
     assert found.rejected == ()
 
 
-def test_a_line_of_the_map_that_is_none_is_rejected() -> None:
+def test_an_unreadable_line_of_the_map_is_rejected() -> None:
     found = parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n0 0\nx 0 0 Ascend\n1 0 1 Ascend\n")
     assert [d.board_id for d in found.devices] == [1]
     assert [r.reason for r in found.rejected] == ["not_a_row", "not_a_row"]
 
 
-def test_a_cell_of_the_map_that_makes_no_sense_costs_itself() -> None:
+def test_an_unreadable_cell_of_the_map_affects_only_itself() -> None:
     found = parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n1 0 ? Ascend\n")
     assert [(d.board_id, d.chip_id, d.index) for d in found.devices] == [(1, 0, None)]
     assert [(r.line, r.reason) for r in found.rejected] == [("Chip Logic ID: ?", "unreadable")]
@@ -337,7 +337,7 @@ def test_a_map_without_a_chip_is_an_error() -> None:
     assert parsed("map", "NPU ID  Chip ID  Chip Logic ID  Chip Name\n1 0 - Mcu\n").error is not None
 
 
-def test_processes_go_to_their_chip() -> None:
+def test_processes_are_assigned_to_their_chip() -> None:
     text = (
         "NPU ID : 2\nChip Count : 2\n\nNo process in device.\nChip ID : 0\n\nGet pid name failed.\n"
         "Process id:77 Process name:                  Process memory(MB):48\n"
@@ -352,7 +352,7 @@ def test_processes_go_to_their_chip() -> None:
     assert found.rejected == ()
 
 
-def test_processes_go_to_their_chip_where_only_chips_are_named() -> None:
+def test_processes_are_assigned_by_chip_id_without_an_npu_id() -> None:
     text = (
         "Process id:77 Process name:a Process memory(MB):48\nChip ID : 0\n\n"
         "Process id:78 Process name:b Process memory(MB):49\n"
@@ -364,14 +364,14 @@ def test_processes_go_to_their_chip_where_only_chips_are_named() -> None:
     assert [(p.pid, chips[p.device or ""]) for p in found.processes] == [(77, 0), (78, 1), (77, 1)]
 
 
-def test_chips_without_the_line_of_their_npu_are_told_apart() -> None:
+def test_chips_without_an_npu_id_have_different_ids() -> None:
     text = "Aicore Usage Rate(%) : 5\nChip ID : 0\n\nAicore Usage Rate(%) : 6\nChip ID : 1\n"
     devices = parsed("usages", text).devices
     assert [(d.chip_id, d.utilization_ratio) for d in devices] == [(0, 0.05), (1, 0.06)]
     assert len({d.id for d in devices}) == 2
 
 
-def test_a_line_of_processes_that_makes_no_sense_costs_itself() -> None:
+def test_an_unreadable_process_line_affects_only_itself() -> None:
     good = "Process id:77 Process name:a Process memory(MB):48"
     bad = "Process id:abc Process name:b Process memory(MB):4"
     found = parsed(
@@ -382,7 +382,7 @@ def test_a_line_of_processes_that_makes_no_sense_costs_itself() -> None:
     assert all(r.reason for r in found.rejected)
 
 
-def test_a_command_line_that_is_too_long_to_be_a_name_is_not_repeated() -> None:
+def test_a_long_command_line_is_not_in_the_rejection() -> None:
     long = f"serve --token=s3cret {'x' * 300}"
     found = parsed(
         "proc-mem", f"NPU ID : 2\nProcess id:77 Process name:{long} Process memory(MB):48\nChip ID : 1\n"
@@ -390,26 +390,26 @@ def test_a_command_line_that_is_too_long_to_be_a_name_is_not_repeated() -> None:
     assert [(r.line, r.reason) for r in found.rejected] == [("Process id:77", "not_a_row")]
 
 
-def test_processes_of_an_npu_that_is_not_told_are_kept() -> None:
+def test_processes_without_an_npu_id_are_kept() -> None:
     found = parsed("proc-mem", "Process id:77 Process name:a Process memory(MB):48\n")
     assert [(p.pid, p.device) for p in found.processes] == [(77, None)]
     assert found.error is None
 
 
-def test_no_word_of_processes_is_an_error() -> None:
+def test_output_without_processes_is_an_error() -> None:
     found = parsed("proc-mem", "NPU ID : 2\nChip Count : 2\n")
     assert found.error is not None
     assert found.rejected == ()
 
 
-def test_a_chip_without_processes_is_no_error() -> None:
+def test_a_chip_without_processes_is_not_an_error() -> None:
     for text in ("NPU ID : 2\nNo process in device.\n", "\tNo process in device.\n"):
         found = parsed("proc-mem", text)
         assert found.error is None
         assert found.processes == ()
 
 
-def test_the_clock_and_temperature_of_memory() -> None:
+def test_clock_and_temperature_of_memory_are_parsed() -> None:
     text = (
         "NPU ID : 0\nChip Count : 1\n\nDDR Capacity(MB) : 0\nDDR Clock Speed(MHz) : 0\n"
         "HBM Capacity(MB) : 65536\nHBM Clock Speed(MHz) : 1600\nHBM Temperature(C) : 44\nChip ID : 0\n"
@@ -422,13 +422,13 @@ def test_the_clock_and_temperature_of_memory() -> None:
     assert parse_memory("NPU ID : 0\nDDR Clock Speed(MHz) : 0\nChip ID : 0\n").error is not None
 
 
-def test_the_voltage_of_a_chip() -> None:
+def test_the_voltage_of_a_chip_is_parsed() -> None:
     [device] = parse_volt("NPU ID : 0\nChip Count : 1\n\nVoltage(V) : 0.89\nChip ID : 0\n").devices
     assert device.rails == (Rail("npu", volts=0.89),)
     assert parse_volt("NPU ID : 0\nVoltage(V) : NA\nChip ID : 0\n").error is not None
 
 
-def test_the_list_tells_which_npus_there_are() -> None:
+def test_the_list_has_the_number_of_chips_of_each_npu() -> None:
     text = "Total Count : 2\n\n  NPU ID : 4\nSerial Number : S\nChip Count : 2\n\nNPU ID : 32768\n"
     assert boards_in(text) == {4: 2, 32768: 1}
     assert boards_in("NPU ID : 4\nChip Count : 0\n\nNPU ID : 5\nChip Count : NA\n") == {4: 0, 5: 1}

@@ -1,4 +1,4 @@
-"""What npu-smi says instead of values: each has a word that can be counted."""
+"""Messages that npu-smi prints instead of values, and their reasons."""
 
 import pytest
 
@@ -37,7 +37,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("text", "reason"), MESSAGES)
-def test_a_message_instead_of_values(source: str, text: str, reason: str) -> None:
+def test_a_message_instead_of_values_has_a_reason(source: str, text: str, reason: str) -> None:
     for around in (text, text + "\n", NOISE * 2 + text + "\n", f"\ufeff{text}\r\n"):
         parsed = sources()[source].parse(around, None)
         assert parsed.devices == ()
@@ -49,7 +49,7 @@ def test_a_message_instead_of_values(source: str, text: str, reason: str) -> Non
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff", "  \r\n\t\n"])
-def test_nothing_is_empty(source: str, text: str) -> None:
+def test_no_output_is_reported_as_empty(source: str, text: str) -> None:
     parsed = sources()[source].parse(text, None)
     assert parsed.error is not None
     assert parsed.error.reason == "empty"
@@ -63,7 +63,7 @@ def test_nothing_is_empty(source: str, text: str) -> None:
         "+------+\n| AMD NPU-SMI   XDNA 2.19 |\n+------+\n| 0 | NPU Strix | 12 % |\n+------+\n",
     ],
 )
-def test_the_other_tool_of_this_name_is_told_by_its_banner(source: str, text: str) -> None:
+def test_amds_npu_smi_is_recognised_by_its_banner(source: str, text: str) -> None:
     parsed = sources()[source].parse(text, None)
     assert parsed.devices == ()
     assert parsed.error is not None
@@ -72,20 +72,20 @@ def test_the_other_tool_of_this_name_is_told_by_its_banner(source: str, text: st
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_anything_else_is_not_recognized(source: str) -> None:
+def test_other_text_is_reported_as_unrecognized(source: str) -> None:
     parsed = sources()[source].parse("hello\nworld\n", None)
     assert parsed.error is not None
     assert parsed.error.reason == "unrecognized"
     assert "hello" in parsed.error.text
 
 
-def test_a_message_between_values_is_rejected_and_counted() -> None:
+def test_a_message_between_values_is_rejected() -> None:
     text = "NPU ID : 0\nAicore Usage Rate(%) : 5\nChip ID : 0\nFailed to get device usages information.\n"
     parsed = sources()["npu-smi-usages"].parse(text, None)
     assert len(parsed.devices) == 1
     assert [r.reason for r in parsed.rejected] == ["query_failed"]
 
 
-def test_a_driver_that_is_not_wholly_installed() -> None:
+def test_the_warning_about_an_incomplete_driver_is_recognised() -> None:
     assert driver_is_incomplete("+===+\n[WARNING]The driver package may not be completely installed, which\n")
     assert not driver_is_incomplete("+===+\n")

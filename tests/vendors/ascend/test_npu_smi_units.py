@@ -1,4 +1,4 @@
-"""From what npu-smi prints to the model's base units, for every field."""
+"""Every field of npu-smi in base units."""
 
 import math
 from typing import Any

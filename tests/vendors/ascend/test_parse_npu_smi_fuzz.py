@@ -1,4 +1,4 @@
-"""Whatever text comes, a parser of npu-smi answers, soon, and with nothing that is not in the text."""
+"""For any text, the parsers of npu-smi return in time, with only values that the text contains."""
 
 import math
 import re
@@ -115,13 +115,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("source", SOURCES)
 @given(text=TEXTS)
-def test_any_text_gets_an_answer_out_of_itself(source: str, text: str) -> None:
+def test_any_text_gives_only_values_that_it_contains(source: str, text: str) -> None:
     assert_from_the_text(sources()[source].parse(text, None), text)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
+def test_long_input_is_parsed_in_linear_time(source: str, kind: str) -> None:
     with in_linear_time():
         parsed = sources()[source].parse(HOSTILE[kind], None)
     assert len(parsed.devices) <= 4096
@@ -131,7 +131,7 @@ def test_much_is_read_in_linear_time(source: str, kind: str) -> None:
 
 
 def assert_from_the_text(parsed: Parsed, text: str) -> None:
-    """No number out of nowhere: every value is finite and not negative, save temperatures; numbers of devices
+    """Every value is finite and not negative, save temperatures; numbers of devices
     and processes are digits of the text; and all of it can be written as JSON values."""
     plain(parsed)
     assert (parsed.error is not None) or parsed.devices or parsed.processes or "process" in text.casefold()

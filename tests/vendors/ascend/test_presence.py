@@ -24,14 +24,14 @@ except DriverAbsent:
 """
 
 
-def test_where_there_is_nothing_the_driver_is_absent_and_what_reads_it_not_loaded(tmp_path: Path) -> None:
+def test_without_a_driver_the_source_module_is_not_imported(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", ABSENT, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.split() == ["absent", "False"], done.stderr
 
 
-def test_device_files_without_the_tool_are_an_error(tmp_path: Path) -> None:
+def test_device_files_without_npu_smi_raise_tool_missing(tmp_path: Path) -> None:
     reader = open_reader(
         Vendor("ascend"), ReaderOptions(Paths(dev=tmp_path), {"npu_smi_path": str(tmp_path / "npu-smi")})
     )

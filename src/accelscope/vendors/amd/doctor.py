@@ -15,7 +15,7 @@ from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.parsing import Parsed
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI, parse_amd_smi, parse_rocm_smi
-from accelscope.vendors.amd.documents import error_of
+from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driver_version
 from accelscope.vendors.amd.processes import OpenFiles
 from accelscope.vendors.common.contract import Paths, ReaderError
@@ -299,7 +299,7 @@ def _check_tool(
     parsed = parse(output.text)
     if parsed.error is None:
         return ok(name, f"{path} lists {pluralize(len(parsed.devices), 'GPU', 'GPUs')}", path=path)
-    failure = error_of(f"{output.text}\n{output.complaint}") or parsed.error
+    failure = find_error(f"{output.text}\n{output.complaint}") or parsed.error
     return warning(
         name,
         f"{' '.join([path, *arguments])} (exit code {output.exit_code}): {failure.text}",

@@ -1,7 +1,7 @@
 """The output of amd-smi and rocm-smi: JSON, indented text and messages.
 
 JSON and indented text of amd-smi become the same trees, one for each GPU, so that one mapping of paths serves
-both. `error_of` finds the reason in an output without values.
+both. `find_error` finds the reason in an output without values.
 """
 
 import json
@@ -28,7 +28,7 @@ _DEEPEST = 12
 IndentedTree = dict[str, object]
 
 
-def indented_gpus(text: str) -> list[IndentedTree]:
+def _indented_gpus(text: str) -> list[IndentedTree]:
     """One tree for each `GPU: n`; empty if the text is something else."""
     found: list[IndentedTree] = []
     open_groups: list[tuple[int, IndentedTree]] = []  # the groups that contain the line, with their indents
@@ -108,7 +108,7 @@ class Document:
     complete: bool = True  # False if the output ends within it; `value` contains the complete members
 
 
-def documents(text: str) -> Iterator[Document]:
+def json_documents(text: str) -> Iterator[Document]:
     """All documents of an output, in order."""
     text = without_halves(text)
     position = attempts = found = 0
@@ -243,7 +243,7 @@ _WARNING = re.compile(
 _BANNER = re.compile(r"[\s\ufeff]*(?:=+[^=]*=*)?\s*")  # an empty line, or a title between rulers
 
 
-def error_of(text: str) -> ParseError | None:
+def find_error(text: str) -> ParseError | None:
     """The message that explains why there are no values. Of several messages the most specific one."""
     best: tuple[int, ParseError] | None = None
     for number, line in enumerate(text.lstrip("\ufeff").split("\n")):
@@ -261,10 +261,10 @@ def error_of(text: str) -> ParseError | None:
     return best[1] if best else None
 
 
-def no_reading(text: str, tool: str) -> ParseError:
+def no_devices_error(text: str, tool: str) -> ParseError:
     """Why an output contains no device. A warning is the reason only if the tool printed nothing else. Before
     a table or CSV, the reason is that the format is not the expected one."""
-    error = error_of(text)
+    error = find_error(text)
     if error is None:
         return strange_output(text, tool)
     if _WARNING.search(error.text):
@@ -276,17 +276,17 @@ def no_reading(text: str, tool: str) -> ParseError:
 
 
 def _is_payload(line: str) -> bool:
-    return _BANNER.fullmatch(line) is None and error_of(line) is None
+    return _BANNER.fullmatch(line) is None and find_error(line) is None
 
 
-def error_in_document(document: object) -> ParseError | None:
+def find_document_error(document: object) -> ParseError | None:
     """With --json, amd-smi prints errors as JSON too: `{"error": "...", "code": -3}`."""
     if not isinstance(document, dict):
         return None
     text = document.get("error") or document.get("message")
     if not isinstance(text, str):
         return None
-    known = error_of(text[:_LINE_LIMIT])
+    known = find_error(text[:_LINE_LIMIT])
     return known or ParseError("driver_error", text.strip()[:_LINE_LIMIT])
 
 
@@ -298,7 +298,7 @@ _MISSING = object()
 _MOST_LEAVES = 4096
 
 
-def gpus(
+def gpu_trees(
     text: str, rejected: Rejections, *, leave_out: str | None = None
 ) -> tuple[list[Tree], ParseError | None]:
     """The trees in the order of the output, without those in the table `leave_out`. In watch mode, the output
@@ -306,14 +306,14 @@ def gpus(
     found: list[Tree] = []
     error = None
     read_any = False
-    for document in documents(text):
+    for document in json_documents(text):
         read_any = True
-        error = error or error_in_document(document.value)
+        error = error or find_document_error(document.value)
         found.extend(_entries(document.value, leave_out))
         if not document.complete:
             rejected.add("the document is truncated", "truncated")
     if not read_any:
-        found.extend(indented_gpus(text))
+        found.extend(_indented_gpus(text))
     if found:
         return found, None
     if error is None and read_any:
@@ -344,7 +344,7 @@ def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
 def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> Parsed:
     """The devices of an output. If a GPU occurs several times, the last one is used."""
     rejected = Rejections()
-    trees, error = gpus(text, rejected)
+    trees, error = gpu_trees(text, rejected)
     drafts: dict[int, AmdDraft] = {}
     for tree in trees:
         index = quantities.count(quantities.text_of(tree["gpu"]) or "")
@@ -359,12 +359,12 @@ def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> 
         drafts[index] = draft
         rejected.extend(draft.rejected)
     if not drafts and error is None:
-        error = no_reading(text, tool)
+        error = no_devices_error(text, tool)
         rejected.clear()
-    return Parsed(devices=devices_of(list(drafts.values())), error=error, rejected=rejected.listed())
+    return Parsed(devices=build_devices(list(drafts.values())), error=error, rejected=rejected.listed())
 
 
-def devices_of(drafts: list[AmdDraft]) -> tuple[Device, ...]:
+def build_devices(drafts: list[AmdDraft]) -> tuple[Device, ...]:
     """A partition has the ids of its GPU, or only its address. All partitions but the first get a number
     after the GPU's id: the number that the tool prints, else the next free one."""
     gpus: dict[str, AmdDraft] = {}  # by slot, the partition with the lowest number

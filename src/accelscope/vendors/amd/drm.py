@@ -12,7 +12,7 @@ from pathlib import Path
 
 from accelscope.model import Vendor, device_id, pci_address
 from accelscope.vendors.amd import quantities
-from accelscope.vendors.common.files import entries, told
+from accelscope.vendors.common.files import entries, read_optional
 
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # without connectors, such as card0-DP-1
 _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
@@ -89,8 +89,8 @@ class Cards:
 
 def driver_version(sys: Path, proc: Path) -> str | None:
     """The version of AMD's kernel module; for the in-tree module the kernel release."""
-    return told(f"{sys}/module/{_DRIVER}/version") or (
-        told(f"{proc}/sys/kernel/osrelease") if driver_loaded(sys) else None
+    return read_optional(f"{sys}/module/{_DRIVER}/version") or (
+        read_optional(f"{proc}/sys/kernel/osrelease") if driver_loaded(sys) else None
     )
 
 
@@ -101,23 +101,23 @@ def driver_loaded(sys: Path) -> bool:
 def _version_of(folder: str) -> object:
     """Changes when the kernel recreates the device."""
     try:
-        return os.stat(folder).st_ino, told(f"{folder}/uevent")  # noqa: PTH116 - a path of text
+        return os.stat(folder).st_ino, read_optional(f"{folder}/uevent")  # noqa: PTH116 - a path of text
     except OSError:
         return None
 
 
 def _read_card(folder: str, name: str) -> Card | None:
-    if (told(f"{folder}/vendor") or "").casefold() != _VENDOR_CODE:
+    if (read_optional(f"{folder}/vendor") or "").casefold() != _VENDOR_CODE:
         return None
-    uevent = told(f"{folder}/uevent") or ""
+    uevent = read_optional(f"{folder}/uevent") or ""
     if not _is_bound_to_amdgpu(folder, uevent):
         return None
     slot = _SLOT.search(uevent)
     address = pci_address(slot[1] if slot else os.path.realpath(folder).rpartition("/")[2])
-    uuid = quantities.unique_id(told(f"{folder}/unique_id") or "")
-    code = told(f"{folder}/device") or ""
-    numa = told(f"{folder}/numa_node") or ""
-    place = told(f"{folder}/xgmi_physical_id")
+    uuid = quantities.unique_id(read_optional(f"{folder}/unique_id") or "")
+    code = read_optional(f"{folder}/device") or ""
+    numa = read_optional(f"{folder}/numa_node") or ""
+    place = read_optional(f"{folder}/xgmi_physical_id")
     return Card(
         id=device_id(Vendor("amd"), uuid=uuid, pci=address, index=_card_number(name)),
         name=name,
@@ -126,12 +126,12 @@ def _read_card(folder: str, name: str) -> Card | None:
         code=int(code, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,8}", code) else None,
         nodes=(*filter(_RENDER_NODE.fullmatch, entries(f"{folder}/drm")), name),
         uuid=uuid,
-        serial=_identifier(told(f"{folder}/serial_number")),
-        product_name=_product_name(told(f"{folder}/product_name")),
-        part_number=_identifier(told(f"{folder}/product_number")),
-        firmware_version=quantities.words(told(f"{folder}/vbios_version") or ""),
+        serial=_identifier(read_optional(f"{folder}/serial_number")),
+        product_name=_product_name(read_optional(f"{folder}/product_name")),
+        part_number=_identifier(read_optional(f"{folder}/product_number")),
+        firmware_version=quantities.words(read_optional(f"{folder}/vbios_version") or ""),
         numa_node=quantities.numa_node(numa),
-        xgmi_hive=told(f"{folder}/xgmi_hive_info/xgmi_hive_id"),
+        xgmi_hive=read_optional(f"{folder}/xgmi_hive_info/xgmi_hive_id"),
         xgmi_place=quantities.count(place) if place else None,
     )
 
@@ -147,7 +147,7 @@ def _is_bound_to_amdgpu(folder: str, uevent: str) -> bool:
         return os.readlink(f"{folder}/driver").rpartition("/")[2] == _DRIVER  # noqa: PTH115 - a path of text
     except OSError:
         drivers = [line.removeprefix("DRIVER=") for line in uevent.split("\n") if line.startswith("DRIVER=")]
-        return drivers == [_DRIVER] or (not uevent and told(f"{folder}/{_DRIVER_FILE}") is not None)
+        return drivers == [_DRIVER] or (not uevent and read_optional(f"{folder}/{_DRIVER_FILE}") is not None)
 
 
 def _identifier(text: str | None) -> str | None:
@@ -188,8 +188,8 @@ class KfdNode:
     def memory(self) -> tuple[int | None, int | None]:
         """Bytes of its memory, total and used."""
         bank = f"{self.folder}/mem_banks/0"
-        total = _properties(told(f"{bank}/properties") or "").get("size_in_bytes")
-        return total, quantities.count(told(f"{bank}/used_memory") or "")
+        total = _properties(read_optional(f"{bank}/properties") or "").get("size_in_bytes")
+        return total, quantities.count(read_optional(f"{bank}/used_memory") or "")
 
     def device_name(self) -> str | None:
         """The platform device of its render node, if there is one. Read each time: a driver that is being
@@ -219,7 +219,7 @@ class ComputeDriver:
 
     def nodes(self) -> Mapping[str, tuple[KfdNode, ...]]:
         """By slot, in the order of partitions. Read again when the kernel's generation number changes."""
-        generation = told(f"{self._root}/topology/generation_id")
+        generation = read_optional(f"{self._root}/topology/generation_id")
         if generation is None or generation != self._generation:
             self._nodes = self._read_nodes()
             self._generation = generation
@@ -232,10 +232,10 @@ class ComputeDriver:
     def use(self, pid: int, node: KfdNode) -> ComputeUse | None:
         """None if the process does not use the GPU: a compute process is listed under every GPU."""
         folder = f"{self._root}/proc/{pid}"
-        memory = quantities.count(told(f"{folder}/vram_{node.gpu_id}") or "")
+        memory = quantities.count(read_optional(f"{folder}/vram_{node.gpu_id}") or "")
         if memory is None:
             return None
-        occupied = quantities.count(told(f"{folder}/stats_{node.gpu_id}/cu_occupancy") or "")
+        occupied = quantities.count(read_optional(f"{folder}/stats_{node.gpu_id}/cu_occupancy") or "")
         if not memory and not occupied:
             return None
         ratio = None
@@ -258,10 +258,10 @@ def slot_of(pci_address: str) -> str:
 
 
 def _read_node(folder: str, drm: str) -> KfdNode | None:
-    gpu_id = quantities.count(told(f"{folder}/gpu_id") or "")
+    gpu_id = quantities.count(read_optional(f"{folder}/gpu_id") or "")
     if not gpu_id:
         return None  # a CPU, or a node that this container may not see
-    properties = _properties(told(f"{folder}/properties") or "")
+    properties = _properties(read_optional(f"{folder}/properties") or "")
     location = properties.get("location_id")
     if location is None:
         return None

@@ -25,7 +25,7 @@ from accelscope.vendors.amd.gpu_files import BadPages, ErrorCounters, Sensors, e
 from accelscope.vendors.amd.processes import ProcessCandidates, ProcessLister
 from accelscope.vendors.amd.tools import fill_gaps
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.common.files import read_bytes, read_text, told
+from accelscope.vendors.common.files import read_bytes, read_optional, read_text
 
 RECENT_ERROR_SECONDS = 600.0
 
@@ -170,7 +170,7 @@ class Gpu:
     def read(self, context: GpuContext) -> Reading:
         """Raises DeviceLost."""
         draft = self._identity(context)
-        if told(f"{self.card.folder}/power/runtime_status") in _SUSPENDED_STATES:
+        if read_optional(f"{self.card.folder}/power/runtime_status") in _SUSPENDED_STATES:
             return Reading(self._suspended_device(draft, context))
         now = self._clock()
         self._take_files(draft)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from accelscope.model import AbsenceReason, ErrorCount
 from accelscope.vendors.amd.draft import AmdDraft
-from accelscope.vendors.common.files import entries, read_text, read_whole, told
+from accelscope.vendors.common.files import entries, read_optional, read_text, read_whole
 from accelscope.vendors.common.values import Growth
 
 # Why a value is absent, by the error of reading its file.
@@ -133,7 +133,7 @@ def _read_layout(device: str) -> _Layout | None:
         if match is None:
             continue
         kind, prefix = match[1], f"{match[1]}{match[2]}"
-        label = told(f"{folder}/{prefix}_label") or ("edge" if prefix == "temp1" else prefix)
+        label = read_optional(f"{folder}/{prefix}_label") or ("edge" if prefix == "temp1" else prefix)
         if kind == "temp":
             sensor = _SENSORS.get(label, label)
             sensors[sensor] = prefix
@@ -145,7 +145,7 @@ def _read_layout(device: str) -> _Layout | None:
     main = next((sensors[name] for name in ("edge", "junction") if name in sensors), None)
     steps = None
     if "pwm1" in names:
-        maximum = told(f"{folder}/pwm1_max") or ""
+        maximum = read_optional(f"{folder}/pwm1_max") or ""
         steps = int(maximum) if _NUMBER.fullmatch(maximum) and int(maximum) > 0 else _PWM_STEPS
     return _Layout(folder, tuple(files), main, steps)
 

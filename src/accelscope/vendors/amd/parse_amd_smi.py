@@ -350,7 +350,7 @@ def parse_links(text: str) -> Mapping[int, tuple[Link, ...]]:
     """By the index of the GPU. The tool prints a table of traffic and one of states. They are joined by the
     position of a link, which is that of the other GPU."""
     found: dict[int, list[Link]] = {}
-    entries, _ = documents.gpus(text, Rejections(), leave_out=_BY_PORT)
+    entries, _ = documents.gpu_trees(text, Rejections(), leave_out=_BY_PORT)
     for entry in entries:
         index = quantities.count(quantities.text_of(entry["gpu"]) or "")
         if index is None:
@@ -418,10 +418,10 @@ _LISTS = ("process_list", "process_info", "processes")
 
 def parse_process(text: str) -> Parsed:
     rejected = Rejections()
-    entries, error = documents.gpus(text, rejected)
+    entries, error = documents.gpu_trees(text, rejected)
     entries = [entry for entry in entries if any(key in entry for key in _LISTS)]
     if not entries and error is None:
-        error = documents.no_reading(text, PROCESS)
+        error = documents.no_devices_error(text, PROCESS)
     found: dict[tuple[int, int], ListedProcess] = {}
     for entry in entries:
         index = quantities.count(quantities.text_of(entry["gpu"]) or "")

@@ -96,11 +96,11 @@ def parse(text: str) -> Parsed:
                 _take_process(row, listed, rejected)
             else:
                 _take_gpu(row, drafts, rejected)
-    error = None if drafts or listed else documents.no_reading(text, TOOL)
+    error = None if drafts or listed else documents.no_devices_error(text, TOOL)
     if error is not None and error.reason == "unrecognized" and columns:
         error = ParseError("truncated", f"{TOOL} printed a header line without readable rows")
     return Parsed(
-        devices=documents.devices_of(list(drafts.values())),
+        devices=documents.build_devices(list(drafts.values())),
         processes=with_memory(list(listed.values())),
         error=error,
         rejected=rejected.listed(),

@@ -68,16 +68,16 @@ _VALID_RANGE = re.compile(r"valid (\w{1,8}) range")
 _PCIE_LEVEL = re.compile(r"[0-9]{1,3} \(\s*([0-9.]{1,8}\s*GT/s)\s*,?\s*(x[0-9]{1,3})\s*\)", re.IGNORECASE)
 _PID = re.compile(r"PID([0-9]{1,10})", re.ASCII)
 
-MODULE_VALUES = ("power_watts", "power_limit_watts", "energy_joules")
+_MODULE_VALUES = ("power_watts", "power_limit_watts", "energy_joules")
 
 Values = Mapping[str, str]
 
 
-def normalize(key: str) -> str:
+def _normalize(key: str) -> str:
     return " ".join(key.split()).rstrip(":").strip().casefold()
 
 
-def make_draft(values: Values, index: int, driver_version: str | None) -> AmdDraft:
+def _make_draft(values: Values, index: int, driver_version: str | None) -> AmdDraft:
     """`values` have normalized keys."""
     draft = AmdDraft()
     draft.put("index", index)
@@ -90,7 +90,7 @@ def make_draft(values: Values, index: int, driver_version: str | None) -> AmdDra
     for key, value in values.items():
         _take_by_pattern(draft, key, value)
     if _is_secondary_die(values):
-        draft.share(*MODULE_VALUES)
+        draft.share(*_MODULE_VALUES)
     if driver_version is not None:
         draft.put("driver_version", driver_version)
     return draft
@@ -115,7 +115,7 @@ def _take_by_pattern(draft: AmdDraft, key: str, value: str) -> None:
         draft.take("power_watts", value, quantities.watts, key)
 
 
-def is_dual_die(values: Values) -> bool:
+def _is_dual_die(values: Values) -> bool:
     codes = (values.get(key, "") for key in ("device id", "gpu id"))
     named = "mi250" in (values.get("card series", "") + values.get("device name", "")).casefold()
     return named or any(_hexadecimal(code) in DUAL_DIE_CODES for code in codes)
@@ -125,10 +125,10 @@ def _is_secondary_die(values: Values) -> bool:
     """The tool marks a die whose module reports its power at the other die. Some versions print the mark for
     chips with one die, too, where it means that power is not measured."""
     marked = any(quantities.SECONDARY_DIE in value.casefold()[:100] for value in values.values())
-    return marked and is_dual_die(values)
+    return marked and _is_dual_die(values)
 
 
-def share_module_values(drafts: list[tuple[AmdDraft, bool]]) -> None:
+def _share_module_values(drafts: list[tuple[AmdDraft, bool]]) -> None:
     """Keep a value that several cards have in common only at the first of them. Both dies of a module show
     its power; they are matched by the module's serial number, else in their order. Partitions of a GPU have
     its address and show its power and memory. The flag is True for a module with two dies."""
@@ -141,16 +141,16 @@ def share_module_values(drafts: list[tuple[AmdDraft, bool]]) -> None:
             # The die that does not report the power may show 0.
             shows_power = bool(draft.values.get("power_watts"))
             if not shows_power or first.setdefault(module, draft) is not draft:
-                draft.share(*MODULE_VALUES)
+                draft.share(*_MODULE_VALUES)
         elif address is not None:
             gpu = first.setdefault(slot_of(address), draft)
             if gpu is not draft:
-                draft.share(*MODULE_VALUES)
+                draft.share(*_MODULE_VALUES)
                 if draft.values.get("memory_total_bytes") == gpu.values.get("memory_total_bytes"):
                     draft.share("memory_total_bytes", "memory_used_bytes")
 
 
-def parse_processes(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
+def _parse_processes(system: Mapping[str, str]) -> tuple[list[Process], list[str]]:
     """The processes, and the lines that cannot be read. A line is `"PID710898": "name, GPUs, VRAM bytes, SDMA
     µs, CU occupancy %"`, and the name may contain commas. Memory is the sum over the GPUs of the process. The
     occupancy is a fraction of the compute units of all GPUs of the node, so it is not used as the utilization
@@ -186,7 +186,7 @@ def _hexadecimal(text: str) -> int | None:
 
 ROCM_JSON = "rocm-smi --json"
 
-CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)
+_CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)
 
 
 def parse_rocm_json(text: str) -> Parsed:
@@ -194,47 +194,47 @@ def parse_rocm_json(text: str) -> Parsed:
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
     error = None
-    for document in documents.documents(text):
+    for document in documents.json_documents(text):
         if not document.complete:
             rejected.add("the document is truncated", "truncated")
-        error = error or documents.error_in_document(document.value)
+        error = error or documents.find_document_error(document.value)
         for key, member in document.value.items() if isinstance(document.value, dict) else ():
-            match = CARD.fullmatch(key)
+            match = _CARD.fullmatch(key)
             if not isinstance(member, dict):
                 continue
             if match is not None:
-                texts = {normalize(name): text for name, text in _texts(member).items()}
+                texts = {_normalize(name): text for name, text in _texts(member).items()}
                 cards.setdefault(int(match[1]), {}).update(texts)
             elif key == "system":
                 system.update(_texts(member))
-    parsed = devices_and_processes(cards, system, rejected)
+    parsed = _build_parsed(cards, system, rejected)
     if parsed.devices or parsed.processes:
         return parsed
     if error is None:
-        error = documents.no_reading(text, ROCM_JSON)
+        error = documents.no_devices_error(text, ROCM_JSON)
         if error.reason == "unrecognized" and rejected.listed():
             error = ParseError("truncated", f"{ROCM_JSON}: the document is truncated")
     return Parsed(error=error, rejected=rejected.listed())
 
 
-def devices_and_processes(
+def _build_parsed(
     cards: Mapping[int, Mapping[str, str]], system: Mapping[str, str], rejected: Rejections
 ) -> Parsed:
     """`cards` are by their numbers and have normalized keys; the keys of `system` are not normalized."""
-    version = next((value for key, value in system.items() if normalize(key) == "driver version"), "")
+    version = next((value for key, value in system.items() if _normalize(key) == "driver version"), "")
     driver_version = None if quantities.absence(version) else quantities.driver_version(version)
     drafts: list[tuple[AmdDraft, bool]] = [
-        (make_draft(values, number, driver_version), is_dual_die(values))
+        (_make_draft(values, number, driver_version), _is_dual_die(values))
         for number, values in sorted(cards.items())
     ]
-    share_module_values(drafts)
+    _share_module_values(drafts)
     for draft, _ in drafts:
         rejected.extend(draft.rejected)
-    processes, strange = parse_processes(system)
+    processes, strange = _parse_processes(system)
     for line in strange:
         rejected.add(line, "not_a_process")
     return Parsed(
-        devices=documents.devices_of([draft for draft, _ in drafts]),
+        devices=documents.build_devices([draft for draft, _ in drafts]),
         processes=tuple(processes),
         rejected=rejected.listed(),
     )
@@ -265,24 +265,24 @@ def parse_rocm_csv(text: str) -> Parsed:
             continue
         cells = [cell.strip().strip('"') for cell in line.split(",", _MOST_CSV_COLUMNS)]
         names = [cell.casefold() for cell in cells]
-        if "device" in names and not any(map(CARD.fullmatch, names)):
+        if "device" in names and not any(map(_CARD.fullmatch, names)):
             columns, device = cells, names.index("device")
             continue
         if not columns or len(cells) <= device:
             continue  # a warning before the table
-        match = CARD.fullmatch(cells[device])
+        match = _CARD.fullmatch(cells[device])
         if len(cells) != len(columns):
             if match is not None or cells[device] == "system":
                 rejected.add(line, "not_a_row")
         elif match is not None:
-            values = {normalize(name): cell for name, cell in zip(columns, cells, strict=True)}
+            values = {_normalize(name): cell for name, cell in zip(columns, cells, strict=True)}
             cards.setdefault(int(match[1]), {}).update(values)
         elif cells[device] == "system":
             system.update(zip(columns, cells, strict=True))
-    parsed = devices_and_processes(cards, system, rejected)
+    parsed = _build_parsed(cards, system, rejected)
     if parsed.devices or parsed.processes:
         return parsed
-    error = documents.no_reading(text, ROCM_CSV)
+    error = documents.no_devices_error(text, ROCM_CSV)
     if error.reason == "unrecognized" and columns:
         error = ParseError("truncated", f"{ROCM_CSV} printed a header line without readable rows")
     return Parsed(error=error, rejected=rejected.listed())
@@ -375,12 +375,12 @@ def parse_rocm_table(text: str) -> Parsed:
         elif current is not None and row is not None and "Model" in current.columns and line[0].isspace():
             _take_name(row, line.strip())
     if not drafts:
-        error = documents.no_reading(text, ROCM_TABLE)
+        error = documents.no_devices_error(text, ROCM_TABLE)
         if error.reason == "unrecognized" and current is not None:
             error = ParseError("truncated", f"{ROCM_TABLE} printed a table header without readable rows")
         return Parsed(error=error, rejected=rejected.listed())
     _share_power(list(drafts.values()))
-    return Parsed(devices=documents.devices_of(list(drafts.values())), rejected=rejected.listed())
+    return Parsed(devices=documents.build_devices(list(drafts.values())), rejected=rejected.listed())
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -456,10 +456,10 @@ def _update(draft: AmdDraft, later: AmdDraft) -> None:
 
 def _share_power(drafts: list[AmdDraft]) -> None:
     """Two dies show the power of their module, and partitions that of their GPU. It is kept at the first."""
-    share_module_values([(draft, _is_die(draft)) for draft in drafts])
+    _share_module_values([(draft, _is_die(draft)) for draft in drafts])
     for draft in drafts:
         if draft.partition:
-            draft.share(*MODULE_VALUES)
+            draft.share(*_MODULE_VALUES)
 
 
 def _is_die(draft: AmdDraft) -> bool:

@@ -14,7 +14,7 @@ from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.parsing import Parsed
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
-from accelscope.vendors.amd.documents import error_of
+from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Background, Latest, Tool, find_program
@@ -187,7 +187,7 @@ def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], Pars
     parsed = parse(output.text)
     if parsed.error is not None:
         # Both tools report errors through Python's logging, which writes to standard error.
-        error = error_of(f"{output.text}\n{output.complaint}") or parsed.error
+        error = find_error(f"{output.text}\n{output.complaint}") or parsed.error
         raise ReaderError(error.reason, f"{' '.join(arguments)}: {error.text}")
     return parsed
 

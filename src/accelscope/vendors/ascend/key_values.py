@@ -95,7 +95,7 @@ def driver_is_incomplete(text: str) -> bool:
     return _INCOMPLETE_DRIVER.search(text[-4000:]) is not None
 
 
-def no_reading(text: str, tool: str) -> ParseError:
+def no_values_error(text: str, tool: str) -> ParseError:
     """Why an output contains no values."""
     message = next(messages_in(text), None)
     if message is not None:

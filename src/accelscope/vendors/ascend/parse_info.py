@@ -141,7 +141,7 @@ def parse(text: str) -> Parsed:
                 read.rejected.add(message.text, message.reason)
     _drop_first(read)
     if not read.chips:
-        return Parsed(error=key_values.no_reading(text, TOOL), rejected=read.rejected.listed())
+        return Parsed(error=key_values.no_values_error(text, TOOL), rejected=read.rejected.listed())
     devices = _devices(read)
     return Parsed(
         devices=tuple(devices.values()),

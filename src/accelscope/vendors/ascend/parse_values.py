@@ -60,7 +60,7 @@ def parse_chips(
         drafts.append(draft)
         rejected.extend(draft.rejected)
     if not drafts:
-        return Parsed(error=key_values.no_reading(text, tool), rejected=rejected.listed())
+        return Parsed(error=key_values.no_values_error(text, tool), rejected=rejected.listed())
     for message in key_values.messages_in(text):
         rejected.add(message.text, message.reason)
     return Parsed(devices=tuple(draft.device() for draft in drafts), rejected=rejected.listed())
@@ -325,7 +325,7 @@ _MOST_BOARDS = 4096
 
 def parse_list(text: str) -> Parsed:
     """Only checks whether this is such a list: it has too little for a Device."""
-    return Parsed(error=None if boards_in(text) else key_values.no_reading(text, _LIST))
+    return Parsed(error=None if boards_in(text) else key_values.no_values_error(text, _LIST))
 
 
 def boards_in(text: str) -> dict[int, int]:
@@ -369,7 +369,7 @@ def parse_map(text: str) -> Parsed:
                 devices.append(draft.device())
                 rejected.extend(draft.rejected)
     if not devices:
-        return Parsed(error=key_values.no_reading(text, _MAP), rejected=rejected.listed())
+        return Parsed(error=key_values.no_values_error(text, _MAP), rejected=rejected.listed())
     return Parsed(devices=tuple(devices), rejected=rejected.listed())
 
 
@@ -440,7 +440,7 @@ def parse_proc_mem(text: str) -> Parsed:
             elif not line.casefold().startswith(_NONE):
                 rejected.add(_without_name(line), "not_a_row" if process is None else "too_many")
     if not devices and not processes and not _has_no_processes(text):
-        return Parsed(error=key_values.no_reading(text, _PROC_MEM), rejected=rejected.listed())
+        return Parsed(error=key_values.no_values_error(text, _PROC_MEM), rejected=rejected.listed())
     return Parsed(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
 
 

@@ -2,7 +2,7 @@
 
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import NPU_SMI
-from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, ReaderOptions, Source
+from accelscope.vendors.common.contract import DriverAbsent, LazyReader, Paths, ReaderOptions, ReaderSource
 from accelscope.vendors.common.files import entries
 from accelscope.vendors.common.tool import find_program
 
@@ -17,7 +17,7 @@ class AscendReader(LazyReader):
         if find_program(options.value(NPU_SMI)) is None and not has_device_files(options.paths):
             raise DriverAbsent("npu-smi is not installed, and there are no Ascend device files")
 
-    def _load_source(self) -> Source:
+    def _load_source(self) -> ReaderSource:
         from accelscope.vendors.ascend.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
 
         return DriverSource(self._options)

@@ -12,7 +12,7 @@ from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Tool, ToolOutput
 
 _LIBRARY_FOLDERS = ("lib64/driver", "lib64/common", "lib64")  # of the driver's own folder
-_DCMI = Path("/usr/local/dcmi")  # the management library is installed beside the driver
+_DCMI = Path("/usr/local/dcmi")  # the management library is installed outside the driver's folder
 _PATH = "LD_LIBRARY_PATH"
 
 
@@ -89,5 +89,5 @@ def _explain(error: ParseError, output: str, arguments: Sequence[str]) -> ParseE
     """A more specific error, if standard error contains one."""
     if error.reason not in ("empty", "unrecognized"):
         return error
-    specific = key_values.no_reading(output, " ".join(["npu-smi info", *arguments]))
+    specific = key_values.no_values_error(output, " ".join(["npu-smi info", *arguments]))
     return specific if specific.reason not in ("empty", "unrecognized") else error

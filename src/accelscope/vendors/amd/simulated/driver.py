@@ -80,19 +80,19 @@ class AmdDriver:
         return PluginDevice("amd.com/gpu", name, gpu.numa_node)
 
     def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
-        shown = tuple(reading for reading in self.readings(instant) if reading.index is not None)
+        listed = tuple(reading for reading in self.readings(instant) if reading.index is not None)
         loaded = all(fault.kind is not FaultKind.DRIVER_NOT_LOADED for fault in instant.active)
         yield "sys/class/drm/version", "drm 1.1.0 20060810\n"
         if any(gpu.has_bmc_display for gpu in self._gpus):
             yield "sys/class/drm/card0/device/vendor", f"{_BMC_DISPLAY}\n"
-        for reading in shown:
+        for reading in listed:
             yield from kernel_files.pci_files(reading.gpu, bound=loaded)
         if loaded:
-            yield from self._driver_files(shown)
+            yield from self._driver_files(listed)
         for tool in self._tools:
-            yield tool.state_file(self._tool_answers(tool.name, shown, loaded=loaded), instant.active)
+            yield tool.state_file(self._tool_answers(tool.name, listed, loaded=loaded), instant.active)
 
-    def _driver_files(self, shown: tuple[GpuReading, ...]) -> Iterator[tuple[str, Content]]:
+    def _driver_files(self, listed: tuple[GpuReading, ...]) -> Iterator[tuple[str, Content]]:
         spec = self._spec
         yield "sys/bus/pci/drivers/amdgpu", Folder()
         yield "sys/module/amdgpu/refcnt", "12\n"
@@ -101,24 +101,24 @@ class AmdDriver:
         else:
             yield "proc/sys/kernel/osrelease", f"{spec.kernel_release}\n"
         yield "dev/kfd", ""
-        for reading in shown:
+        for reading in listed:
             yield from kernel_files.device_files(reading, repeats_power=spec.rocm < (6, 0))
-        yield from kernel_files.topology_files(shown)
-        yield from kernel_files.compute_files(shown)
-        yield from kernel_files.open_files(shown)
+        yield from kernel_files.topology_files(listed)
+        yield from kernel_files.compute_files(listed)
+        yield from kernel_files.open_files(listed)
 
     def _tool_answers(
-        self, tool: str, shown: tuple[GpuReading, ...], *, loaded: bool
+        self, tool: str, listed: tuple[GpuReading, ...], *, loaded: bool
     ) -> Iterator[ToolAnswer]:
         errors = AMD_SMI_ERRORS if tool == "amd-smi" else ROCM_SMI_ERRORS
         if not loaded:
             yield errors["driver_not_loaded"]
-        elif not shown:
+        elif not listed:
             yield errors["no_devices"]
-        elif any(reading.fault == FaultKind.HANG for reading in shown):
+        elif any(reading.fault == FaultKind.HANG for reading in listed):
             yield ToolAnswer(hangs=True)
         if tool == "amd-smi":
-            gpus = tools.logical_gpus(shown)
+            gpus = tools.logical_gpus(listed)
             yield ToolAnswer(patterns=("version*",), text=tools.version(self._spec))
             yield ToolAnswer(patterns=("list*--json*",), text=tools.listing(self._spec, gpus))
             yield ToolAnswer(patterns=("static*--json*",), text=tools.static(self._spec, gpus))
@@ -127,7 +127,7 @@ class AmdDriver:
             yield ToolAnswer(patterns=("xgmi*--json*",), text=tools.links(gpus))
             yield ToolAnswer(patterns=("monitor*",), text=tools.monitor(self._spec, gpus))
         else:
-            yield ToolAnswer(patterns=("*--json*",), text=tools.rocm_smi_json(self._spec, shown))
+            yield ToolAnswer(patterns=("*--json*",), text=tools.rocm_smi_json(self._spec, listed))
 
 
 VENDOR = SimulatedVendor(

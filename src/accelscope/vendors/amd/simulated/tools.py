@@ -50,8 +50,8 @@ class LogicalGpu:
 
 
 def logical_gpus(readings: Iterable[GpuReading]) -> tuple[LogicalGpu, ...]:
-    shown = [(reading, part) for reading in readings if reading.index is not None for part in reading.parts]
-    return tuple(LogicalGpu(index, reading, part) for index, (reading, part) in enumerate(shown))
+    listed = [(reading, part) for reading in readings if reading.index is not None for part in reading.parts]
+    return tuple(LogicalGpu(index, reading, part) for index, (reading, part) in enumerate(listed))
 
 
 def static(spec: AmdSpec, gpus: Iterable[LogicalGpu]) -> str:
@@ -383,19 +383,19 @@ _SECONDARY_DIE = "N/A (Secondary die)"
 
 
 def rocm_smi_json(spec: AmdSpec, readings: Iterable[GpuReading]) -> str:
-    shown = [reading for reading in readings if reading.index is not None]
-    document = {f"card{reading.index}": _card(spec, reading) for reading in shown}
+    listed = [reading for reading in readings if reading.index is not None]
+    document = {f"card{reading.index}": _card(spec, reading) for reading in listed}
     system = {"Driver version": spec.driver_version or spec.kernel_release}
     pids: dict[int, list[int]] = {}
-    for reading in shown:
+    for reading in listed:
         for process in reading.processes:
             if process.computes:
                 sums = pids.setdefault(process.pid, [0, 0, 0])
                 sums[0] += 1
                 sums[1] += process.vram_bytes
                 sums[2] += round(process.load * reading.gpu.card.compute_units)
-    names = {process.pid: process.name for reading in shown for process in reading.processes}
-    units = sum(reading.gpu.card.compute_units for reading in shown)
+    names = {process.pid: process.name for reading in listed for process in reading.processes}
+    units = sum(reading.gpu.card.compute_units for reading in listed)
     for pid, (gpus, vram, occupied) in pids.items():
         # The tool divides by the compute units of all GPUs, not only of those that the process uses.
         system[f"PID{pid}"] = f"{names[pid][:15]}, {gpus}, {vram}, 0, {100 * occupied // units}"

@@ -109,7 +109,7 @@ class ChipReading:
 
     chip: Chip
     listed: bool = True  # by the driver
-    shown: bool = True  # in the table; False if the driver lists a chip without a row
+    has_row: bool = True  # in the table; False for a lost chip, which the driver still lists
     hangs: bool = False
     logic_id: int | None  # position among the listed chips
     health: str
@@ -172,7 +172,7 @@ class ChipDynamics:
         return ChipReading(
             chip=chip,
             listed=FaultKind.VANISHED not in active,
-            shown=not active & {FaultKind.VANISHED, FaultKind.LOST},
+            has_row=not active & {FaultKind.VANISHED, FaultKind.LOST},
             hangs=FaultKind.HANG in active,
             logic_id=logic_id,
             health=problems[0][0] if problems else "OK",

@@ -303,14 +303,14 @@ def _table_lines(
     utilization = "NPU Util(%)" if layout is Layout.NO_CHIPS else "AICore(%)"
     yield _row(form.cells, *form.lower, _values(form, utilization, *usage))
     yield _border(form.cells, "=")
-    shown = [reading for reading in readings if reading.shown]
-    for place, reading in enumerate(shown):
+    rows = [reading for reading in readings if reading.has_row]
+    for place, reading in enumerate(rows):
         yield from _chip_lines(reading, form, layout)
-        following = shown[place + 1] if place + 1 < len(shown) else None
+        following = rows[place + 1] if place + 1 < len(rows) else None
         same_board = following is not None and following.chip.board == reading.chip.board
         yield f"+{'-' * width}+" if same_board else _border(form.cells, "=")
     if readings[0].chip.model.lists_processes:
-        yield from _process_lines(spec, shown, form)
+        yield from _process_lines(spec, rows, form)
 
 
 def _chip_lines(reading: ChipReading, form: _TableFormat, layout: Layout) -> Iterator[str]:
@@ -444,7 +444,7 @@ def answers(spec: AscendSpec, readings: Sequence[ChipReading]) -> Iterator[ToolA
 def _board_answers(spec: AscendSpec, chips: Sequence[ChipReading]) -> Iterator[tuple[str, str]]:
     """Lost chips are left out; the other chips of the board answer."""
     number = chips[0].chip.board
-    reached = [reading for reading in chips if reading.shown]
+    reached = [reading for reading in chips if reading.has_row]
     if not reached:
         yield f"* -i {number}*", 'Failed to query "it" result.\n'
         return
