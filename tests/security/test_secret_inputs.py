@@ -21,7 +21,7 @@ from tests.programs import script
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError, load
 from accelscope.fleet.api.access import read_tokens
-from accelscope.fleet.api_server.route import run_plugin
+from accelscope.fleet.api_server.connection import run_plugin
 from accelscope.fleet.clusters import kubeconfig as kubeconfigs
 from accelscope.fleet.clusters import load_clusters
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess

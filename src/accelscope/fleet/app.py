@@ -1,4 +1,4 @@
-"""The fleet as a process: settings, engine, API, signals."""
+"""The fleet process: settings, engine, API, signals."""
 
 import asyncio
 import errno
@@ -37,13 +37,13 @@ from accelscope.rate_limit import Rate
 log = logging.getLogger(__name__)
 
 _STATE_FILE = "history.accelscope"
-_SAVED_EVERY_MINUTES = 10
-_LOOK_SECONDS = 2.0
-_RING_SECONDS = 3600.0  # what is kept of each device
+_SAVE_MINUTES = 10
+_CHECK_FILES_SECONDS = 2.0
+_RING_SECONDS = 3600.0  # history kept in memory for each device
 
 
-class _Fixed:
-    """Clusters that no file lists."""
+class _StaticClusters:
+    """A list of clusters that does not come from a file."""
 
     def __init__(self, entries: tuple[ClusterEntry, ...]) -> None:
         self._entries = entries
@@ -56,7 +56,7 @@ class _Fixed:
 
 
 class FleetProcess:
-    """To be made and used in a running loop."""
+    """Create and use it in a running loop."""
 
     def __init__(
         self, loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
@@ -85,15 +85,15 @@ class FleetProcess:
             each_minute=self._each_minute,
             each_list=self._each_list,
         )
-        self._past = StoredPast(loop_share=self.engine.loop_share)
-        self._recorded = asyncio.Event()  # the first minute
+        self._past = StoredPast(loop_throttle=self.engine.loop_throttle)
+        self._recorded = asyncio.Event()  # set after the first minute
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(
             requests=Rate(per_second=settings.requests_per_second, burst=settings.requests_burst),
             streams=settings.max_streams,
         )
-        vouching = settings.token_review_cluster
-        self._reviews = ClusterTokenReviews(vouching, clusters.load()) if vouching else None
+        reviewer = settings.token_review_cluster
+        self._reviews = ClusterTokenReviews(reviewer, clusters.load()) if reviewer else None
         self._access = AccessControl(
             tokens=TokensFile(settings.tokens_file) if settings.tokens_file is not None else None,
             reviews=self._reviews,
@@ -105,26 +105,27 @@ class FleetProcess:
             insecure_no_auth=settings.insecure_no_auth,
         )
 
-    async def run(self, asked_to_end: asyncio.Event) -> None:
-        """Serve until then. Raises ConfigError where the port cannot be had."""
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves until `stop` is set. Raises ConfigError if the port cannot be used."""
         async with AsyncExitStack() as stack:
             if self._state is not None:
                 self._history.load(self._state)
                 stack.push_async_callback(self._history.save, self._state)
             stack.push_async_callback(self._past.close)
-            listener = await self._listening()
+            listener = await self._listen()
             stack.push_async_callback(listener.close)
-            self._say_where(listener)
+            self._log_start(listener)
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(each) for each in (self.engine.run(), self._keep_up(), self._fill_up())
+                    group.create_task(each)
+                    for each in (self.engine.run(), self._watch_files(), self._fill_history())
                 ]
-                await asked_to_end.wait()
+                await stop.wait()
                 log.info("stopping")
                 for task in tasks:
                     task.cancel()
 
-    async def _listening(self) -> Listener:
+    async def _listen(self) -> Listener:
         settings = self._settings
         app = make_app(
             self.store,
@@ -146,10 +147,10 @@ class FleetProcess:
             )
         except OSError as error:
             where = f"{settings.listen_host}:{settings.listen_port}"
-            # asyncio's own text repeats the address; a name that is not found has a number of another kind.
-            said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            hint = "; --listen-port chooses another" if error.errno == errno.EADDRINUSE else ""
-            raise ConfigError(f"cannot listen on {where}: {said}{hint}") from None
+            # asyncio's text repeats the address; resolver errors have negative numbers.
+            cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            hint = "; choose another with --listen-port" if error.errno == errno.EADDRINUSE else ""
+            raise ConfigError(f"cannot listen on {where}: {cause}{hint}") from None
 
     def _view(self, app: web.Application) -> FleetView:
         return view_of(
@@ -162,7 +163,7 @@ class FleetProcess:
             without_history=self._history.refused,
         )
 
-    def _say_where(self, listener: Listener) -> None:
+    def _log_start(self, listener: Listener) -> None:
         host = self._settings.listen_host
         scheme = "http" if self._certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host or "localhost"
@@ -185,28 +186,28 @@ class FleetProcess:
         await self._history.record(self.store, now)
         self._recorded.set()
         await self._trends.update(self.store)
-        if self._state is not None and int(now // 60) % _SAVED_EVERY_MINUTES == 0:
+        if self._state is not None and int(now // 60) % _SAVE_MINUTES == 0:
             await self._history.save(self._state)
 
-    async def _fill_up(self) -> None:
-        """Once, with what stores remember of devices: beside the minutes, which no store may hold up."""
+    async def _fill_history(self) -> None:
+        """Loads the last hour of devices from stores, once. In its own task, so that a slow store delays
+        nothing."""
         await self._recorded.wait()
         now = time.time()
         try:
             await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
-        except Exception:  # the process outlives a fault of ours
-            log.exception("the last hour could not be filled up in a way that was not foreseen")
+        except Exception:
+            log.exception("unexpected error while loading history from stores")
 
-    async def _keep_up(self) -> None:
-        """With files that others change."""
+    async def _watch_files(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_FILES_SECONDS)
             try:
-                self._take_up_files()
-            except Exception:  # the process outlives a fault of ours
-                log.exception("changed files could not be taken up in a way that was not foreseen")
+                self._reload_files()
+            except Exception:
+                log.exception("unexpected error while reloading changed files")
 
-    def _take_up_files(self) -> None:
+    def _reload_files(self) -> None:
         if self._certificate is not None:
             self._certificate.refresh()
         change = self._reloader.poll()
@@ -232,21 +233,21 @@ def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> Cluste
         environ = {**environ, "KUBECONFIG": settings.kubeconfig}
     if settings.clusters_file is not None:
         return ClustersFile(settings.clusters_file, environ)
-    return _Fixed(default_clusters(environ, settings.kube_context or None))
+    return _StaticClusters(default_clusters(environ, settings.kube_context or None))
 
 
 def _state_file(folder: str | None) -> Path | None:
-    """Raises ConfigError: a folder that cannot be written to is better known at the start."""
+    """Raises ConfigError if the folder is not writable."""
     if folder is None:
         return None
     path = Path(folder)
     if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(f"--state-folder: {folder} is no folder that can be written to")
+        raise ConfigError(f"--state-folder: {folder} is not a writable folder")
     return path / _STATE_FILE
 
 
 def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
-    """Serve until SIGTERM or SIGINT. Raises ConfigError."""
+    """Serves until SIGTERM or SIGINT. Raises ConfigError."""
     configure(loaded.settings.log_level, loaded.settings.log_format)
     loaded.log_deprecated(log)
     _let_nothing_hold_the_loop()
@@ -268,7 +269,7 @@ def _let_nothing_hold_the_loop() -> None:
 async def _serve(
     loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
 ) -> None:
-    asked_to_end = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-    await FleetProcess(loaded, arguments, environ).run(asked_to_end)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await FleetProcess(loaded, arguments, environ).run(stop)

@@ -1,4 +1,4 @@
-"""Metrics of the fleet itself: families as data, and the page that is made of them."""
+"""Metrics of the fleet process: families as data, and the page made from them."""
 
 import sys
 from collections import Counter
@@ -26,7 +26,7 @@ Labelled = Mapping[tuple[str, ...], int]  # counts by the values of labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """What the families are taken from."""
+    """The values that the families read."""
 
     version: str
     started_at: float  # seconds since the epoch
@@ -39,7 +39,7 @@ class FleetView:
     devices: Labelled = field(default_factory=dict)  # cluster, vendor, health
     rows: Labelled = field(default_factory=dict)  # table
     unusual: Labelled = field(default_factory=dict)  # device or pod
-    without_history: Labelled = field(default_factory=dict)  # what has no room
+    without_history: Labelled = field(default_factory=dict)  # device or pod
     reloads: Labelled = field(default_factory=dict)  # result
     requests: Labelled = field(default_factory=dict)  # route, status
     request_seconds: Mapping[str, float] = field(default_factory=dict)  # by route
@@ -55,7 +55,7 @@ class FleetView:
 _fleet = Declare[FleetView](Scope.AGENT)
 
 
-def _of_sources(view: FleetView) -> Iterator[tuple[tuple[str, str], SourceView]]:
+def _sources(view: FleetView) -> Iterator[tuple[tuple[str, str], SourceView]]:
     for cluster in view.clusters:
         for source in cluster.sources:
             yield (cluster.id, source.kind), source
@@ -82,14 +82,14 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_cluster_up",
         "",
-        "1 if the cluster's API server, or its store where it has none, answered when it was last asked.",
+        "1 if the cluster's API server, or its store if it has none, answered the last request.",
         ("cluster",),
         lambda v: [((cluster.id,), cluster.reachable) for cluster in v.clusters],
     ),
     _fleet.series(
         "accelscope_fleet_cluster_trouble",
         "",
-        "Why a cluster is not reached, or not wholly; 1 while that lasts.",
+        "1 while a cluster is unreachable or partly failing, by reason.",
         ("cluster", "reason"),
         lambda v: [((cluster.id, cluster.reason), 1) for cluster in v.clusters if cluster.reason],
     ),
@@ -103,49 +103,49 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_source_up",
         "",
-        "1 if the source answered when it was last asked.",
+        "1 if the last refresh of the source succeeded.",
         ("cluster", "source"),
-        lambda v: [(labels, source.up) for labels, source in _of_sources(v)],
+        lambda v: [(labels, source.up) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_refresh_duration_seconds",
         "seconds",
-        "How long the last round over the source's nodes took.",
+        "Duration of the last refresh of the source.",
         ("cluster", "source"),
-        lambda v: [(labels, source.duration_seconds) for labels, source in _of_sources(v)],
+        lambda v: [(labels, source.duration_seconds) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_last_success_timestamp_seconds",
         "seconds",
-        "When the source last answered, in seconds since the epoch.",
+        "When a refresh of the source last succeeded, in seconds since the epoch.",
         ("cluster", "source"),
-        lambda v: [(labels, source.succeeded_at) for labels, source in _of_sources(v)],
+        lambda v: [(labels, source.succeeded_at) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_nodes_expected",
         "",
-        "Nodes that the source should have heard of in the last round.",
+        "Nodes that should have answered in the last refresh.",
         ("cluster", "source"),
-        lambda v: [(labels, source.expected) for labels, source in _of_sources(v)],
+        lambda v: [(labels, source.expected) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_nodes_answered",
         "",
-        "Nodes that the source heard of in the last round.",
+        "Nodes that answered in the last refresh.",
         ("cluster", "source"),
-        lambda v: [(labels, source.answered) for labels, source in _of_sources(v)],
+        lambda v: [(labels, source.answered) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_refreshes_total",
         "",
-        "Rounds over the source's nodes.",
+        "Refreshes of the source.",
         ("cluster", "source"),
         lambda v: _counts(v.source_rounds),
     ),
     _fleet.series(
         "accelscope_fleet_source_errors_total",
         "",
-        "Rounds that failed and nodes that did not answer, by reason.",
+        "Failed refreshes and nodes that did not answer, by reason.",
         ("cluster", "source", "reason"),
         lambda v: _counts(v.source_errors),
     ),
@@ -173,86 +173,86 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_rows",
         "",
-        "Rows of each table that is held in memory.",
+        "Rows of each table in memory.",
         ("table",),
         lambda v: _counts(v.rows),
     ),
     _fleet.series(
         "accelscope_fleet_unusual",
         "",
-        "Devices and pods that are marked as unusual.",
+        "Devices and pods with an anomaly.",
         ("of",),
         lambda v: _counts(v.unusual),
     ),
     _fleet.series(
         "accelscope_fleet_without_history",
         "",
-        "What had no room in the history of the last minute.",
+        "Devices and pods without history, because the history was full in the last minute.",
         ("of",),
         lambda v: _counts(v.without_history),
     ),
     _fleet(
         "accelscope_fleet_changes_total",
         "",
-        "Changes of anything that an answer could show.",
+        "Changes of the data that the API returns.",
         lambda v: v.changes,
     ),
     _fleet(
         "accelscope_fleet_events_total",
         "",
-        "Entries of the log of events.",
+        "Events in the event log since the start.",
         lambda v: v.events,
     ),
     _fleet.series(
         "accelscope_fleet_cluster_list_reloads_total",
         "",
-        "Changes of the list of clusters that were noticed, by what came of them.",
+        "Reloads of the list of clusters, by result.",
         ("result",),
         lambda v: _counts(v.reloads),
     ),
     _fleet.series(
         "accelscope_fleet_http_requests_total",
         "",
-        "Requests answered, by route and status; 429 are those turned away by a rate limit.",
+        "HTTP requests by route and status; 429: rejected by a rate limit.",
         ("route", "status"),
         lambda v: _counts(v.requests),
     ),
     _fleet.series(
         "accelscope_fleet_http_request_seconds_total",
         "seconds",
-        "Time until answers were ready and sent, by route; streams left out.",
+        "Time spent on HTTP requests by route, without streams.",
         ("route",),
         lambda v: [((route,), seconds) for route, seconds in sorted(v.request_seconds.items())],
     ),
     _fleet(
         "accelscope_fleet_http_requests_active",
         "",
-        "Requests that are being answered.",
+        "HTTP requests in progress.",
         lambda v: v.requests_active,
     ),
     _fleet(
         "accelscope_fleet_http_unsent_bytes",
         "bytes",
-        "Answers that their readers have not taken yet.",
+        "Bytes of answers that clients have not read yet.",
         lambda v: v.unsent_bytes,
     ),
-    _fleet("accelscope_fleet_streams", "", "Live streams that are open.", lambda v: v.streams),
+    _fleet("accelscope_fleet_streams", "", "Open live streams.", lambda v: v.streams),
     _fleet(
         "accelscope_fleet_tokens_refused_total",
         "",
-        "Requests that showed a token which is not known, or no longer.",
+        "Requests with an unknown or expired token.",
         lambda v: v.tokens_refused,
     ),
     _fleet(
         "accelscope_fleet_loop_lag_seconds",
         "seconds",
-        "By how much the last tick of the event loop came late: how long something held it.",
+        "Delay of the last tick of the event loop.",
         lambda v: v.loop_lag_seconds,
     ),
     _fleet(
         "accelscope_fleet_cpu_seconds_total",
         "seconds",
-        "CPU time used by the process and by the credential plugins it ran.",
+        "CPU time of the process and of the credential plugins that it ran.",
         lambda v: v.process.cpu_seconds,
     ),
     _fleet(
@@ -265,7 +265,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet(
         "accelscope_fleet_open_files",
         "",
-        "Files and sockets that the process has open.",
+        "Open files and sockets of the process.",
         lambda v: v.process.open_files,
     ),
 )
@@ -286,10 +286,6 @@ def render(view: FleetView) -> Page:
 def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
     written = f"{{{label_text(labels)}}}" if labels else ""
     return f"{name}{written} {number_text(number)}\n"
-
-
-# --- metrics view ------------------------------------------------------------
-# What the fleet's own metrics are taken from, gathered when they are asked for.
 
 
 def view_of(
@@ -321,8 +317,8 @@ def view_of(
         source_errors=errors,
         source_rounds=rounds,
         exec_commands=commands,
-        nodes=_counted(store.nodes, "cluster", "state"),
-        devices=_counted(store.devices, "cluster", "vendor", "health"),
+        nodes=_count_by(store.nodes, "cluster", "state"),
+        devices=_count_by(store.devices, "cluster", "vendor", "health"),
         rows={
             ("nodes",): len(store.nodes),
             ("devices",): len(store.devices),
@@ -344,8 +340,8 @@ def view_of(
     )
 
 
-def _counted(table: Table[Any], *fields: str) -> Labelled:
-    """Rows by the texts of these columns."""
+def _count_by(table: Table[Any], *fields: str) -> Labelled:
+    """Number of rows by the texts of these columns."""
     codes = np.stack([table.column(field) for field in fields])
     kinds, counts = np.unique(codes, axis=1, return_counts=True)
     texts = [table.texts(field).texts for field in fields]

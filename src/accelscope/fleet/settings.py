@@ -1,4 +1,5 @@
-"""The fleet's settings, each declared once: flag, environment variable, YAML key, reference page."""
+"""The settings of the fleet. Each is declared once as flag, environment variable, YAML key and
+documentation."""
 
 from dataclasses import dataclass
 
@@ -28,20 +29,20 @@ class FleetSettings:
         group="General",
     )
     log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Form of a log line.", group="General")
+    log_format: str = setting("text", Choice(*FORMATS), "Format of log lines.", group="General")
 
     clusters_file: str | None = setting(
         None,
         PATH,
-        "YAML file that lists the clusters; re-read when it changes. Without one: the cluster that kubectl "
-        "would talk to, or in a pod the pod's own.",
+        "YAML file that lists the clusters; reloaded when it changes. Default: the cluster that kubectl "
+        "uses, or in a pod the pod's own.",
         group="Clusters",
         reloadable=False,
     )
     kubeconfig: str = setting(
         "",
         TEXT,
-        "Kubeconfig to use in the place of ~/.kube/config; several, with colons between, are merged.",
+        "Kubeconfig instead of ~/.kube/config; several files separated by colons are merged.",
         group="Clusters",
         reloadable=False,
         metavar="PATH",
@@ -49,7 +50,7 @@ class FleetSettings:
     kube_context: str = setting(
         "",
         TEXT,
-        "Context of the kubeconfig; the current one if not given.",
+        "Context of the kubeconfig; default: the current one.",
         group="Clusters",
         reloadable=False,
         metavar="NAME",
@@ -57,43 +58,43 @@ class FleetSettings:
     refresh_interval: float = setting(
         15.0,
         Duration(1, 3600),
-        "Time between two readings of a cluster.",
+        "Interval between two reads of a cluster.",
         group="Clusters",
         reloadable=False,
     )
     request_timeout: float = setting(
         10.0,
         Duration(0.5, 300),
-        "How long one request to a cluster may take.",
+        "Timeout of one request to a cluster.",
         group="Clusters",
         reloadable=False,
     )
     agents_at_once: int = setting(
         64,
         WholeNumber(1, 1000),
-        "Agents of one cluster that are asked at the same time.",
+        "Concurrent requests to the agents of one cluster.",
         group="Clusters",
         reloadable=False,
     )
     agents_per_second: float = setting(
         500.0,
         Decimal(1, 10_000),
-        "Agents of one cluster that are asked each second, at most: the load on its API server.",
+        "Requests per second to the agents of one cluster; limits the load on its API server.",
         group="Clusters",
         reloadable=False,
     )
     stale_after: float = setting(
         60.0,
         Duration(5, 86400),
-        "Age of a reading from which on its node is stale; at least three of the agent's intervals and three "
-        "of --refresh-interval.",
+        "Age at which a reading makes its node stale; at least three of the agent's intervals and three "
+        "times --refresh-interval.",
         group="Clusters",
         reloadable=False,
     )
     forget_after: float = setting(
         900.0,
         Duration(10, 7 * 86400),
-        "Age of a reading from which on it is no longer shown.",
+        "Age at which a reading is removed.",
         group="Clusters",
         reloadable=False,
     )
@@ -101,7 +102,7 @@ class FleetSettings:
     listen_host: str = setting(
         "127.0.0.1",
         TEXT,
-        "Address to listen on; 0.0.0.0 or :: for all. Beyond this machine's own, tokens are needed.",
+        "Address to listen on; 0.0.0.0 or :: for all. Addresses other than loopback require tokens.",
         group="HTTP",
         reloadable=False,
         metavar="HOST",
@@ -110,7 +111,7 @@ class FleetSettings:
     tls_certificate: str | None = setting(
         None,
         PATH,
-        "Certificate (PEM, with its chain) to serve HTTPS with. Re-read when it changes.",
+        "Certificate for HTTPS (PEM, with its chain). Reloaded when it changes.",
         group="HTTP",
         reloadable=False,
     )
@@ -120,16 +121,16 @@ class FleetSettings:
     tokens_file: str | None = setting(
         None,
         PATH,
-        "YAML file with the hashes of the tokens that are accepted, their scopes and clusters; "
-        "`accelscope fleet token create` makes its lines. Re-read when it changes.",
+        "YAML file with the hashes of accepted tokens, their scopes and clusters; create entries with "
+        "`accelscope fleet token create`. Reloaded when it changes.",
         group="HTTP",
         reloadable=False,
     )
     token_review_cluster: str = setting(
         "",
         TEXT,
-        "Id of a cluster whose API server vouches for tokens (TokenReview). With --tokens-file either token "
-        "is enough.",
+        "Id of the cluster whose API server reviews tokens (TokenReview). Can be combined with "
+        "--tokens-file.",
         group="HTTP",
         reloadable=False,
         metavar="ID",
@@ -137,47 +138,50 @@ class FleetSettings:
     insecure_no_auth: bool = setting(
         False,
         BOOLEAN,
-        "Let everybody who reaches the port read everything, also from other machines.",
+        "Serve without tokens on addresses other than loopback: everyone who can reach the port can read "
+        "all data.",
         group="HTTP",
         reloadable=False,
     )
     requests_per_second: float = setting(
         50.0,
         Decimal(0.1, 100_000),
-        "Requests of one token, or of one address where there are no tokens.",
+        "Rate limit per token, or per address without tokens.",
         group="HTTP",
         reloadable=False,
     )
     requests_burst: int = setting(
         200,
         WholeNumber(1, 1_000_000),
-        "Requests that may come at once before that counts.",
+        "Burst of the rate limit.",
         group="HTTP",
         reloadable=False,
     )
     max_streams: int = setting(
-        256, WholeNumber(0, 10_000), "Live streams at the same time.", group="HTTP", reloadable=False
+        256, WholeNumber(0, 10_000), "Maximum number of live streams.", group="HTTP", reloadable=False
     )
 
     state_folder: str | None = setting(
         None,
         PATH,
-        "Folder to keep history in over a restart; nothing is written without it.",
+        "Folder that keeps history across restarts; without it nothing is written.",
         group="History",
         reloadable=False,
     )
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ConfigError("--tls-certificate and --tls-key go together: give both or neither")
+            raise ConfigError("--tls-certificate and --tls-key must be set together")
         if self.forget_after <= self.stale_after:
             raise ConfigError("--forget-after must be longer than --stale-after")
         if self.clusters_file is not None and self.kube_context:
-            raise ConfigError("--kube-context and --clusters-file exclude each other: name it in the file")
+            raise ConfigError(
+                "--kube-context and --clusters-file exclude each other; set the context in the file"
+            )
 
     @property
     def stale_after_seconds(self) -> float:
-        """Three rounds may be missed before anything is called stale."""
+        """A node becomes stale after three missed rounds at the earliest."""
         return max(self.stale_after, 3 * self.refresh_interval)
 
     @property

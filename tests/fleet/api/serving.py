@@ -16,7 +16,7 @@ from tests.fleet.store.nodes import KubernetesNode
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import listen, make_app
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.history import History, Past
+from accelscope.fleet.history import History, HistoryStore
 from accelscope.fleet.page import BuiltPage
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, SourceKind, SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -262,7 +262,7 @@ async def serving(
     token: str | None = None,
     unready: str | None = None,
     history: History | None = None,
-    past: Past | None = None,
+    past: HistoryStore | None = None,
     page: BuiltPage | None = None,
 ) -> AsyncIterator[Client]:
     store = fleet_store() if store is None else store

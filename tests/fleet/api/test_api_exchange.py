@@ -13,8 +13,8 @@ from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api import answering
-from accelscope.fleet.api.answering import PreparedResponse, send
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
+from accelscope.fleet.api.request_handler import PreparedResponse, send
 from accelscope.rate_limit import Rate
 
 

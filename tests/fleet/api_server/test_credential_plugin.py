@@ -19,7 +19,7 @@ from tests.fleet.loop import run
 from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
-from accelscope.fleet.api_server.route import ConnectionResolver, PluginCredential, run_plugin
+from accelscope.fleet.api_server.connection import ConnectionResolver, PluginCredential, run_plugin
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
 from accelscope.fleet.clusters.kubeconfig import resolve
 from accelscope.kube.errors import KubeError, Reason
@@ -45,14 +45,14 @@ def asked(given: CredentialPlugin, timeout_seconds: float = 10.0) -> PluginCrede
     return run(run_plugin(given, {"PATH": "/usr/bin:/bin"}, timeout_seconds=timeout_seconds))
 
 
-def test_a_plugin_gives_a_token_and_when_it_ends(tmp_path: Path) -> None:
+def test_a_plugin_returns_a_token_and_its_expiry(tmp_path: Path) -> None:
     path = script(tmp_path, credential(token="t", expirationTimestamp="2026-01-02T03:04:05Z"))
     assert asked(plugin(path)) == PluginCredential(token="t", expires_at=1767323045.0)
     path = script(tmp_path, credential(clientCertificateData="CERT", clientKeyData="KEY"))
     assert asked(plugin(path)) == PluginCredential(certificate=b"CERT", key=b"KEY")
 
 
-def test_a_plugin_is_told_of_its_cluster_and_given_its_environment(tmp_path: Path) -> None:
+def test_a_plugin_gets_its_cluster_and_environment(tmp_path: Path) -> None:
     said = tmp_path / "said"
     path = script(
         tmp_path,
@@ -74,24 +74,24 @@ def test_a_plugin_is_told_of_its_cluster_and_given_its_environment(tmp_path: Pat
 BAD = {
     "echo no": "did not print JSON",
     "echo []": "did not print an ExecCredential",
-    f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}beta1"}}\'': "another version",
+    f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}beta1"}}\'': "another apiVersion",
     f'echo \'{{"kind":"ExecCredential","apiVersion":"{VERSION}"}}\'': "no status",
     credential(): "neither a token nor a certificate",
     credential(token=" "): "neither a token nor a certificate",
-    credential(clientCertificateData="x"): "without its key",
-    credential(token="a\nb"): "a token that is none",
-    credential(token=7): "not a text",
-    credential(token="t", expirationTimestamp="soon"): "expirationTimestamp that is none",
-    credential(token="t", expirationTimestamp="2026-01-02T03:04:05"): "without a zone",
+    credential(clientCertificateData="x"): "without the other",
+    credential(token="a\nb"): "an invalid token",
+    credential(token=7): "an invalid token",
+    credential(token="t", expirationTimestamp="soon"): "an invalid expirationTimestamp",
+    credential(token="t", expirationTimestamp="2026-01-02T03:04:05"): "without a time zone",
     "head -c 2000000 /dev/zero": "wrote more than",
-    "exit 3": "ended with status 3",
-    "kill -9 $$": "ended with status -9",
+    "exit 3": "exited with 3",
+    "kill -9 $$": "exited with -9",
     f"echo one >&2; echo 'no session for {SECRET}' >&2; exit 1": "no session for [",
 }
 
 
 @pytest.mark.parametrize(("text", "problem"), BAD.items(), ids=range(len(BAD)))
-def test_what_a_plugin_does_wrong_is_told_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_failing_plugin_is_reported_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(KubeError) as raised:
         asked(plugin(script(tmp_path, text)))
     assert raised.value.reason is Reason.UNAUTHORIZED
@@ -109,21 +109,21 @@ def test_secrets_of_the_environment_and_arguments_are_masked(tmp_path: Path) -> 
     assert "a long secret" not in raised.value.text
 
 
-def test_a_plugin_that_is_not_there_says_how_to_get_it() -> None:
+def test_the_error_for_a_missing_plugin_contains_the_install_hint() -> None:
     with pytest.raises(KubeError, match="No such file or directory; install it with x"):
         asked(plugin("accelscope-no-such-plugin", install_hint="install it with x"))
 
 
-def test_a_plugin_that_hangs_ends_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_hanging_plugin_is_killed_with_its_children(tmp_path: Path) -> None:
     child = tmp_path / "pid"
     path = script(tmp_path, f"sleep 600 & echo $! > {child}; wait")
     for seconds in growing_patience(1.0, child):
-        with pytest.raises(KubeError, match="did not end within"):
+        with pytest.raises(KubeError, match="did not exit within"):
             asked(plugin(path), timeout_seconds=seconds)
     wait_until(lambda: not runs(int(child.read_text())), "the plugin's child ended")
 
 
-def test_a_plugins_child_that_stays_does_not_hold_it_up(tmp_path: Path) -> None:
+def test_a_child_that_keeps_running_does_not_block_the_plugin(tmp_path: Path) -> None:
     path = script(tmp_path, "sleep 600 &\n" + credential(token="t"))
     began = time.monotonic()
     assert asked(plugin(path)).token == "t"
@@ -154,7 +154,7 @@ def runs_of(folder: Path) -> int:
     return (folder / "runs").read_text().count("x")
 
 
-def test_many_requests_run_a_plugin_once(tmp_path: Path) -> None:
+def test_concurrent_requests_run_a_plugin_once(tmp_path: Path) -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response()
 
@@ -169,7 +169,7 @@ def test_many_requests_run_a_plugin_once(tmp_path: Path) -> None:
     assert runs_of(tmp_path) == 1
 
 
-def test_a_refused_token_is_asked_for_anew_but_not_for_each_request(
+def test_a_rejected_token_is_renewed_but_not_for_each_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = "token-1"
@@ -186,10 +186,10 @@ def test_a_refused_token_is_asked_for_anew_but_not_for_each_request(
             async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
                 await session.get("/", limit_bytes=9)
                 good = "token-2"
-                monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 0.0)
+                monkeypatch.setattr("accelscope.fleet.api_server.connection._PLUGIN_SECONDS", 0.0)
                 await asyncio.gather(*(session.get("/", limit_bytes=9) for _ in range(10)))
                 assert runs_of(tmp_path) == 2
-                monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 600.0)
+                monkeypatch.setattr("accelscope.fleet.api_server.connection._PLUGIN_SECONDS", 600.0)
                 good = "none"
                 for _ in range(5):
                     with pytest.raises(KubeError, match="401"):
@@ -204,17 +204,15 @@ def test_a_plugin_that_fails_is_not_run_for_each_request(tmp_path: Path) -> None
         access = kubeconfig(tmp_path, "https://127.0.0.1:1", counting(tmp_path, "exit 7"))
         async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
             for _ in range(5):
-                with pytest.raises(KubeError, match="ended with status 7"):
+                with pytest.raises(KubeError, match="exited with 7"):
                     await session.get("/", limit_bytes=9)
 
     run(go())
     assert runs_of(tmp_path) == 1
 
 
-def test_a_token_that_ends_is_replaced_before_it_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.route._LOOK_SECONDS", 0.0)
+def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response()
@@ -235,13 +233,13 @@ def test_a_token_that_ends_is_replaced_before_it_does(
     run(go())
 
 
-def test_nothing_of_this_needs_a_shell() -> None:
+def test_plugins_run_without_a_shell() -> None:
     given = plugin(sys.executable, arguments=("-c", "import os; print(os.environ['SHELL_METACHARS'])"))
-    with pytest.raises(KubeError, match="ended with status 1: KeyError"):
+    with pytest.raises(KubeError, match="exited with 1: KeyError"):
         asked(given)
 
 
-def test_a_plugins_certificate_is_shown_to_the_server(tmp_path: Path) -> None:
+def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.server_key)
@@ -269,10 +267,8 @@ def test_a_plugins_certificate_is_shown_to_the_server(tmp_path: Path) -> None:
     run(go())
 
 
-def test_a_watch_goes_on_with_what_a_plugin_gives_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.route._PLUGIN_SECONDS", 0.0)
+def test_a_watch_continues_with_renewed_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelscope.fleet.api_server.connection._PLUGIN_SECONDS", 0.0)
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if request.headers["Authorization"] != "Bearer token-2":
@@ -291,7 +287,7 @@ def test_a_watch_goes_on_with_what_a_plugin_gives_anew(
     run(go())
 
 
-def test_no_secret_is_in_what_is_shown_of_anything(tmp_path: Path) -> None:
+def test_representations_contain_no_secrets(tmp_path: Path) -> None:
     """Whatever is printed of a session on its way to a log: its objects and its errors."""
     secrets = ("s3cret-token", "s3cret-word", "s3cret-value", "s3cret-argument", "s3cret-of-proxy")
     path = tmp_path / "config"

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.fleet.api_server.route import environment_proxy
+from accelscope.fleet.api_server.connection import environment_proxy
 
 PROXY = "http://proxy:3128"
 
@@ -26,7 +26,7 @@ PROXY = "http://proxy:3128"
         ("10.0.0/99,ample.com", ""),
     ],
 )
-def test_hosts_of_no_proxy_are_reached_straight(exempt: str, passed_by: str) -> None:
+def test_hosts_in_no_proxy_are_reached_directly(exempt: str, passed_by: str) -> None:
     hosts = (
         "https://example.com",
         "https://example.com:6443",
@@ -42,7 +42,7 @@ def test_hosts_of_no_proxy_are_reached_straight(exempt: str, passed_by: str) -> 
     assert {host for host in hosts if environment_proxy(host, environ) is None} == wanted
 
 
-def test_each_scheme_has_a_proxy_of_its_own() -> None:
+def test_each_scheme_has_its_own_proxy() -> None:
     environ = {"https_proxy": "proxy:3128", "HTTP_PROXY": "http://other:1", "HTTPS_PROXY": ""}
     assert environment_proxy("https://a", environ) == PROXY
     assert environment_proxy("http://a", environ) == "http://other:1"
@@ -50,6 +50,6 @@ def test_each_scheme_has_a_proxy_of_its_own() -> None:
     assert environment_proxy("https://127.0.0.1:6443", environ) is None, "this machine needs none"
 
 
-def test_a_proxy_that_we_do_not_speak_is_named() -> None:
-    with pytest.raises(ConfigError, match="socks5 is not supported"):
+def test_an_unsupported_proxy_is_rejected() -> None:
+    with pytest.raises(ConfigError, match="socks5 proxies are not supported"):
         environment_proxy("https://a", {"HTTPS_PROXY": "socks5://me:hunter2@p"})

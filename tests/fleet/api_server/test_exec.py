@@ -82,7 +82,7 @@ def error_of(handler: Handler, **options: float) -> KubeError:
 
 
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
-def test_a_command_is_run_and_its_output_put_together(protocol: str, tmp_path: Path) -> None:
+def test_a_command_returns_its_whole_output(protocol: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t0ken")
     play = frames((1, b"0, "), (2, b"warning"), (1, b"A100\n"), (255, b"\x01"), (3, SUCCESS))
@@ -107,7 +107,7 @@ def test_a_command_is_run_and_its_output_put_together(protocol: str, tmp_path: P
     run(go())
 
 
-def test_a_command_that_fails_gives_its_exit_code() -> None:
+def test_a_failing_command_returns_its_exit_code() -> None:
     status_of_it = failure("NonZeroExitCode", "exit", [{"reason": "ExitCode", "message": "9"}])
     play = frames((2, b"no devices"), (3, status_of_it))
     assert result_of(speaking(play)) == ExecResult(b"", b"no devices", 9)
@@ -137,18 +137,18 @@ NO_SUCH_TOOL = (
         ),
         (frames((3, b"oops")), Reason.BAD_ANSWER, "not JSON"),
         (frames((3, b"[]")), Reason.BAD_ANSWER, "not JSON"),
-        (frames((1, b"half")), Reason.UNREACHABLE, "before the command did"),
+        (frames((1, b"half")), Reason.UNREACHABLE, "before the command exited"),
         (frames((1, bytes(20_000)), (3, SUCCESS)), Reason.TOO_LARGE, "more than 10000 bytes"),
-        (frames((3, bytes(100_000))), Reason.BAD_ANSWER, "far too long"),
+        (frames((3, bytes(100_000))), Reason.BAD_ANSWER, "too long"),
     ],
 )
-def test_what_is_no_result_says_why(play: Play, reason: Reason, told: str) -> None:
+def test_the_error_explains_why_there_is_no_result(play: Play, reason: Reason, told: str) -> None:
     error = error_of(speaking(play))
     assert error.reason is reason
     assert told in error.text
 
 
-def test_a_command_that_hangs_ends_in_time() -> None:
+def test_a_hanging_command_times_out() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         await asyncio.sleep(30)
 
@@ -157,7 +157,7 @@ def test_a_command_that_hangs_ends_in_time() -> None:
     assert "nvidia-smi in gpu-operator/driver-x" in error.text
 
 
-def test_a_command_that_writes_without_end_is_stopped() -> None:
+def test_endless_output_is_rejected() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         while not connection.closed:
             await connection.send_bytes(b"\x01" + bytes(4096))
@@ -165,7 +165,7 @@ def test_a_command_that_writes_without_end_is_stopped() -> None:
     assert error_of(speaking(play)).reason is Reason.TOO_LARGE
 
 
-def test_text_where_frames_are_due_is_refused() -> None:
+def test_text_messages_are_rejected() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         await connection.send_str("hello")
         await connection.receive()
@@ -173,7 +173,7 @@ def test_text_where_frames_are_due_is_refused() -> None:
     assert error_of(speaking(play)).reason is Reason.BAD_ANSWER
 
 
-def test_an_empty_frame_is_refused() -> None:
+def test_an_empty_frame_is_rejected() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         await connection.send_bytes(b"")
         await connection.receive()
@@ -181,7 +181,7 @@ def test_an_empty_frame_is_refused() -> None:
     assert error_of(speaking(play)).reason is Reason.BAD_ANSWER
 
 
-def test_a_frame_beyond_all_measure_is_refused() -> None:
+def test_a_huge_frame_is_rejected() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         await connection.send_bytes(b"\x01" + bytes(3 << 20))
         await connection.receive()
@@ -189,11 +189,11 @@ def test_a_frame_beyond_all_measure_is_refused() -> None:
     assert error_of(speaking(play)).reason in (Reason.BAD_ANSWER, Reason.TOO_LARGE)
 
 
-def test_a_server_of_another_protocol_is_refused() -> None:
+def test_a_server_with_another_protocol_is_rejected() -> None:
     assert "v4.channel.k8s.io" in error_of(speaking(frames((3, SUCCESS)), "v1.channel.k8s.io")).text
 
 
-def test_a_cut_connection_is_told_as_that() -> None:
+def test_a_closed_connection_is_reported() -> None:
     async def play(connection: web.WebSocketResponse) -> None:
         await connection.send_bytes(b"\x01half")
         transport = connection._req.transport  # type: ignore[union-attr]
@@ -212,7 +212,7 @@ def test_a_cut_connection_is_told_as_that() -> None:
         (500, "unable to upgrade connection: container not found", Reason.SERVER_ERROR),
     ],
 )
-def test_a_refusal_says_what_the_server_says(code: int, message: str, reason: Reason) -> None:
+def test_the_error_contains_the_message_of_the_server(code: int, message: str, reason: Reason) -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return status(code, message)
 
@@ -221,7 +221,7 @@ def test_a_refusal_says_what_the_server_says(code: int, message: str, reason: Re
     assert message in error.text
 
 
-def test_an_endless_refusal_is_cut() -> None:
+def test_an_endless_error_body_is_truncated() -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(status=403)
         await response.prepare(request)
@@ -231,7 +231,7 @@ def test_an_endless_refusal_is_cut() -> None:
     assert error_of(handler).reason is Reason.FORBIDDEN
 
 
-def test_a_server_that_speaks_spdy_only_is_named_as_that() -> None:
+def test_a_server_with_only_spdy_is_reported() -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"})
         await response.prepare(request)
@@ -240,10 +240,10 @@ def test_a_server_that_speaks_spdy_only_is_named_as_that() -> None:
     error = error_of(handler)
     assert error.reason is Reason.BAD_ANSWER
     assert "SPDY/3.1" in error.text
-    assert "proxy" in error.text
+    assert "proxies" in error.text
 
 
-def test_a_server_that_is_not_there_runs_no_command() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     async def go() -> None:
         async with session_at("https://127.0.0.1:1") as session:
             with pytest.raises(KubeError, match="cannot connect") as raised:
@@ -253,14 +253,14 @@ def test_a_server_that_is_not_there_runs_no_command() -> None:
     run(go())
 
 
-def test_a_plain_answer_is_no_command() -> None:
+def test_a_plain_response_is_rejected() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text="fine")
 
-    assert "asked for WebSocket" in error_of(handler).text
+    assert "WebSocket expected" in error_of(handler).text
 
 
-def test_a_rotated_token_is_shown_again(tmp_path: Path) -> None:
+def test_a_rotated_token_is_used(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
 
@@ -280,7 +280,7 @@ def test_a_rotated_token_is_shown_again(tmp_path: Path) -> None:
     run(go())
 
 
-def test_many_commands_leave_nothing_behind() -> None:
+def test_commands_leave_no_connections_open() -> None:
     async def go() -> None:
         handler = speaking(frames((1, b"x"), (3, SUCCESS)))
         async with served(handler) as server, session_at(server.url) as session:
@@ -301,7 +301,7 @@ def test_any_frames_are_a_result_or_an_error(sent: list[bytes]) -> None:
         pass
 
 
-def test_the_channels_of_a_frame_are_told_apart() -> None:
+def test_channels_are_separated() -> None:
     output = ExecOutput(100)
     for channel, content in ((1, b"a"), (2, b"b"), (9, b"c"), (1, b"d"), (3, SUCCESS[:5]), (3, SUCCESS[5:])):
         output.feed(bytes((channel,)) + content)

@@ -67,7 +67,7 @@ async def following(
     server = KubeServer(*steps)
     try:
         async with session_at(server.url, timeout_seconds=timeout_seconds) as session:
-            followed = Informer(
+            informer = Informer(
                 session,
                 collection or pods_in("team"),
                 decode=decode,
@@ -76,15 +76,15 @@ async def following(
                 **options,  # type: ignore[arg-type]
             )
             try:
-                yield server, followed
+                yield server, informer
             finally:
-                await followed.close()
+                await informer.close()
     finally:
         await asyncio.to_thread(server.close)
 
 
-def names(followed: Informer[str]) -> list[str]:
-    return sorted(followed.items)
+def names(informer: Informer[str]) -> list[str]:
+    return sorted(informer.items)
 
 
 def test_events_are_applied_to_the_list() -> None:
@@ -99,10 +99,10 @@ def test_events_are_applied_to_the_list() -> None:
         collection = pods_in("team", "app=x,y in (z)")
         async with following(listed("10", pod("a"), pod("b")), events, collection=collection) as (
             server,
-            followed,
+            informer,
         ):
-            await followed.synced.wait()
-            await until(lambda: names(followed) == ["b", "c"])
+            await informer.synced.wait()
+            await until(lambda: names(informer) == ["b", "c"])
             await until(lambda: len(server.asked) == 3)
             first, second, third = server.asked
             assert first.path == "/api/v1/namespaces/team/pods"
@@ -111,21 +111,21 @@ def test_events_are_applied_to_the_list() -> None:
             assert second.query["allowWatchBookmarks"] == "true"
             assert second.headers["accept-encoding"] == "identity"
             assert third.query["resourceVersion"] == "20", "goes on from the bookmark, without a list"
-            assert followed.error is None
-            assert followed.synced.is_set()
+            assert informer.error is None
+            assert informer.synced.is_set()
 
     run(go())
 
 
-def test_a_list_in_parts_is_put_together() -> None:
+def test_a_list_in_pages_is_joined() -> None:
     def part(peer: object, asked: object) -> None:
         document = {"metadata": {"resourceVersion": "5", "continue": "t/1"}, "items": [pod("a")]}
         peer.document(200, document)  # type: ignore[attr-defined]
 
     async def go() -> None:
-        async with following(part, listed("5", pod("b"))) as (server, followed):
-            await followed.synced.wait()
-            assert names(followed) == ["a", "b"]
+        async with following(part, listed("5", pod("b"))) as (server, informer):
+            await informer.synced.wait()
+            assert names(informer) == ["a", "b"]
             assert server.asked[1].query == {"continue": "t/1"}
 
     run(go())
@@ -139,12 +139,12 @@ def test_a_list_in_parts_is_put_together() -> None:
     ],
     ids=["answer", "event"],
 )
-def test_a_version_that_is_gone_means_a_new_list(gone: Step) -> None:
+def test_an_expired_resource_version_causes_a_new_list(gone: Step) -> None:
     async def go() -> None:
-        async with following(listed("1", pod("a")), gone, listed("9", pod("b"))) as (_, followed):
-            await until(lambda: names(followed) == ["b"])
-            assert followed.error is None
-            assert followed.errors == {"gone": 1}
+        async with following(listed("1", pod("a")), gone, listed("9", pod("b"))) as (_, informer):
+            await until(lambda: names(informer) == ["b"])
+            assert informer.error is None
+            assert informer.errors == {"gone": 1}
 
     run(go())
 
@@ -163,45 +163,45 @@ def test_a_version_that_is_gone_means_a_new_list(gone: Step) -> None:
         (listed("1", *({} for _ in range(50))), Reason.TOO_LARGE),  # none of them can be decoded
     ],
 )
-def test_until_there_is_a_list_the_error_says_why(step: Step, reason: Reason) -> None:
+def test_the_error_explains_why_there_is_no_list(step: Step, reason: Reason) -> None:
     seconds = 1.0 if reason is Reason.TIMEOUT else PATIENCE_SECONDS
 
     async def go() -> None:
-        async with following(step, step, step, most_items=20, timeout_seconds=seconds) as (_, followed):
-            await until(lambda: followed.error is not None)
-            assert followed.error is not None
-            assert followed.error.reason is reason
-            assert not followed.synced.is_set()
-            assert followed.items == {}
+        async with following(step, step, step, most_items=20, timeout_seconds=seconds) as (_, informer):
+            await until(lambda: informer.error is not None)
+            assert informer.error is not None
+            assert informer.error.reason is reason
+            assert not informer.synced.is_set()
+            assert informer.items == {}
 
     run(go())
 
 
-def test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known() -> None:
+def test_a_short_disconnect_is_no_error_and_a_long_one_keeps_the_items() -> None:
     async def go() -> None:
         cut = watched(then="cut")
         async with following(
             listed("1", pod("a")), cut, watched(event("ADDED", pod("b", "2")), then="cut")
         ) as (
             server,
-            followed,
+            informer,
         ):
-            await until(lambda: names(followed) == ["a", "b"])
-            assert followed.error is None
+            await until(lambda: names(informer) == ["a", "b"])
+            assert informer.error is None
             server.then(*[refuse(503, "away")] * 3, listed("5", pod("c")))
-            await until(lambda: followed.error is not None)
-            assert names(followed) == ["a", "b"]
-            await until(lambda: names(followed) == ["c"])
-            assert followed.error is None
+            await until(lambda: informer.error is not None)
+            assert names(informer) == ["a", "b"]
+            await until(lambda: names(informer) == ["c"])
+            assert informer.error is None
 
     run(go())
 
 
-def test_a_watch_that_adds_without_end_is_not_believed() -> None:
+def test_a_watch_with_too_many_items_is_rejected() -> None:
     async def go() -> None:
         flood = watched(*(event("ADDED", pod(f"p{n}", str(n + 2))) for n in range(50)))
-        async with following(listed("1"), flood, refuse(503), refuse(503), most_items=20) as (_, followed):
-            await until(lambda: followed.errors.get("too_large") == 1)
+        async with following(listed("1"), flood, refuse(503), refuse(503), most_items=20) as (_, informer):
+            await until(lambda: informer.errors.get("too_large") == 1)
 
     run(go())
 
@@ -209,27 +209,27 @@ def test_a_watch_that_adds_without_end_is_not_believed() -> None:
 @pytest.mark.parametrize(
     "line", [b"{", b"[]", b'{"type":"ADDED"}', b"\xff\xfe", b"[" * 100_000, b'"\\ud800"']
 )
-def test_a_line_that_is_no_event_ends_the_watch(line: bytes) -> None:
+def test_an_invalid_event_ends_the_watch(line: bytes) -> None:
     def bad(peer: Peer, _: Asked) -> None:
         peer.begin_chunked()
         peer.chunk(line + b"\n")
         peer.hang()
 
     async def go() -> None:
-        async with following(listed("1", pod("a")), bad) as (server, followed):
-            await until(lambda: followed.errors.get("bad_answer") == 1)
+        async with following(listed("1", pod("a")), bad) as (server, informer):
+            await until(lambda: informer.errors.get("bad_answer") == 1)
             await until(lambda: len(server.asked) == 3)
-            assert names(followed) == ["a"]
+            assert names(informer) == ["a"]
 
     run(go())
 
 
-def test_of_several_versions_the_first_that_there_is_counts() -> None:
+def test_the_first_available_api_version_is_used() -> None:
     async def go() -> None:
         versions = Collection(("/apis/x/v1/things", "/apis/x/v1beta1/things"))
         steps = (refuse(404, "no such version"), listed("1", pod("a")))
-        async with following(*steps, collection=versions) as (server, followed):
-            await followed.synced.wait()
+        async with following(*steps, collection=versions) as (server, informer):
+            await informer.synced.wait()
             await until(lambda: len(server.asked) == 3)
             paths = [asked.path for asked in server.asked]
             assert paths == [versions.paths[0], versions.paths[1], versions.paths[1]]
@@ -237,7 +237,7 @@ def test_of_several_versions_the_first_that_there_is_counts() -> None:
     run(go())
 
 
-def test_a_server_that_ends_every_watch_at_once_is_an_error_in_the_end(
+def test_a_server_that_closes_every_watch_becomes_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -246,41 +246,41 @@ def test_a_server_that_ends_every_watch_at_once_is_an_error_in_the_end(
 
     async def go() -> None:
         steps = (listed("1", pod("a")), *[watched(then="end")] * 3)
-        async with following(*steps) as (_, followed):
-            await until(lambda: followed.errors.get("unreachable") == 3)
-            assert names(followed) == ["a"]
+        async with following(*steps) as (_, informer):
+            await until(lambda: informer.errors.get("unreachable") == 3)
+            assert names(informer) == ["a"]
 
     run(go())
 
 
-def test_a_token_file_that_comes_later_is_taken(tmp_path: Path) -> None:
+def test_a_token_file_that_is_created_later_is_used(tmp_path: Path) -> None:
     async def go() -> None:
         server = KubeServer(listed("1", pod("a")))
         try:
             access = AddressAccess(url=server.url, token_file=str(tmp_path / "token"))
             async with session_at(access) as session:
-                followed = session.follow(pods_in("team"), decode=name_of, key=lambda name: name)
-                await until(lambda: followed.error is not None)
+                informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
+                await until(lambda: informer.error is not None)
                 (tmp_path / "token").write_text("here")
-                await followed.synced.wait()
-                await followed.close()
+                await informer.synced.wait()
+                await informer.close()
         finally:
             await asyncio.to_thread(server.close)
 
     run(go())
 
 
-def test_an_object_that_cannot_be_read_costs_itself_only() -> None:
+def test_an_invalid_object_does_not_affect_others() -> None:
     async def go() -> None:
-        async with following(listed("1", {"metadata": {}}, pod("a"))) as (_, followed):
-            await followed.synced.wait()
-            assert names(followed) == ["a"]
-            assert followed.errors == {"bad_object": 1}
+        async with following(listed("1", {"metadata": {}}, pod("a"))) as (_, informer):
+            await informer.synced.wait()
+            assert names(informer) == ["a"]
+            assert informer.errors == {"bad_object": 1}
 
     run(go())
 
 
-def test_a_refusal_ends_when_there_is_another_token(tmp_path: Path) -> None:
+def test_a_rejection_ends_with_a_new_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
 
@@ -288,15 +288,15 @@ def test_a_refusal_ends_when_there_is_another_token(tmp_path: Path) -> None:
         server = KubeServer(refuse(401, "Unauthorized"), listed("1", pod("a")))
         try:
             async with session_at(AddressAccess(url=server.url, token_file=str(token))) as session:
-                followed = session.follow(pods_in("team"), decode=name_of, key=lambda name: name)
-                await until(lambda: followed.error is not None)
-                assert followed.error is not None
-                assert followed.error.reason is Reason.UNAUTHORIZED
+                informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
+                await until(lambda: informer.error is not None)
+                assert informer.error is not None
+                assert informer.error.reason is Reason.UNAUTHORIZED
                 token.write_text("new")
-                await followed.synced.wait()
+                await informer.synced.wait()
                 assert server.asked[1].headers["authorization"] == "Bearer new"
-                assert followed.error is None
-                await followed.close()
+                assert informer.error is None
+                await informer.close()
         finally:
             await asyncio.to_thread(server.close)
 
@@ -314,7 +314,7 @@ LABELS = {f"example.com/label-{n}": f"value-{n}" for n in range(40)}
     ],
     ids=["long", "mean"],
 )
-def test_the_loop_goes_on_while_a_list_of_many_is_read(items: list[object], whole: int) -> None:
+def test_the_event_loop_is_not_blocked_by_a_long_list(items: list[object], whole: int) -> None:
     """How long anybody else waits is told by a clock that ticks."""
     content = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
     waits: list[float] = []
@@ -330,13 +330,13 @@ def test_the_loop_goes_on_while_a_list_of_many_is_read(items: list[object], whol
         try:
             async with session_at(server.url) as session:
                 ticking = asyncio.create_task(clock())
-                followed: Informer[NodeObject] = session.follow(
+                informer: Informer[NodeObject] = session.informer(
                     all_nodes(), decode=decode_node, key=lambda node: node.name
                 )
-                await followed.synced.wait()
+                await informer.synced.wait()
                 ticking.cancel()
-                assert len(followed.items) == whole
-                await followed.close()
+                assert len(informer.items) == whole
+                await informer.close()
         finally:
             await asyncio.to_thread(server.close)
 
@@ -353,7 +353,7 @@ def test_the_loop_goes_on_while_a_list_of_many_is_read(items: list[object], whol
     assert min(longest) < 0.05, longest
 
 
-def test_a_fault_of_ours_is_logged_and_does_not_pass_for_current(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_logged_and_items_are_not_current(caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: object) -> str:
         raise TypeError("a fault")
 
@@ -361,11 +361,11 @@ def test_a_fault_of_ours_is_logged_and_does_not_pass_for_current(caplog: pytest.
         server = KubeServer(listed("1", pod("a")))
         try:
             async with session_at(server.url) as session:
-                followed = session.follow(pods_in("team"), decode=broken, key=lambda name: name)
-                await until(lambda: followed.error is not None)
-                assert "TypeError" in str(followed.error)
-                assert "a fault" not in str(followed.error), "a message may contain a secret"
-                await followed.close()  # raises nothing: it would take the place of a cancellation
+                informer = session.informer(pods_in("team"), decode=broken, key=lambda name: name)
+                await until(lambda: informer.error is not None)
+                assert "TypeError" in str(informer.error)
+                assert "a fault" not in str(informer.error), "a message may contain a secret"
+                await informer.close()  # raises nothing: it would take the place of a cancellation
         finally:
             await asyncio.to_thread(server.close)
 
@@ -373,7 +373,7 @@ def test_a_fault_of_ours_is_logged_and_does_not_pass_for_current(caplog: pytest.
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_an_error_during_the_pause_after_a_refusal_does_not_end_the_task(
+def test_an_error_during_the_backoff_does_not_end_the_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def broken(_: Session) -> None:
@@ -382,13 +382,13 @@ def test_an_error_during_the_pause_after_a_refusal_does_not_end_the_task(
     monkeypatch.setattr(Session, "credentials", broken)
 
     async def go() -> None:
-        async with following(refuse(401, "Unauthorized"), listed("1", pod("a")), watched()) as (_, followed):
-            await until(lambda: names(followed) == ["a"], "it goes on")
+        async with following(refuse(401, "Unauthorized"), listed("1", pod("a")), watched()) as (_, informer):
+            await until(lambda: names(informer) == ["a"], "it goes on")
 
     run(go())
 
 
-def test_after_a_fault_of_ours_it_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_informer_restarts_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
     faults = [TypeError("one"), TypeError("two"), ValueError("three")]
 
     def faulty(document: object) -> str:
@@ -398,17 +398,17 @@ def test_after_a_fault_of_ours_it_begins_anew(caplog: pytest.LogCaptureFixture) 
 
     async def go() -> None:
         lists = [listed("1", pod("a"))] * 4
-        async with following(*lists, watched(), decode=faulty) as (_, followed):
-            await until(lambda: set(followed.items) == {"a"}, "it goes on")
-            assert followed.errors["internal"] == 3
-            await until(lambda: followed.error is None, "what is held is current")
+        async with following(*lists, watched(), decode=faulty) as (_, informer):
+            await until(lambda: set(informer.items) == {"a"}, "it goes on")
+            assert informer.errors["internal"] == 3
+            await until(lambda: informer.error is None, "what is held is current")
 
     run(go())
     logged = [record.exc_info[0] for record in caplog.records if record.exc_info]
     assert logged == [TypeError, ValueError]
 
 
-def test_a_simulated_cluster_is_followed_through_what_befalls_it(tmp_path: Path) -> None:
+def test_an_informer_follows_a_simulated_cluster_through_faults(tmp_path: Path) -> None:
     node = SimulatedNode(load_node("nvidia-shared"), tmp_path / "node")
 
     async def go(cluster: SimulatedCluster) -> None:
@@ -422,7 +422,9 @@ def test_a_simulated_cluster_is_followed_through_what_befalls_it(tmp_path: Path)
             (name,) = nodes.items
             assert nodes.items[name].ready
             assert nodes.items[name].accelerators
-            for number, befall in enumerate((cluster.disconnect, cluster.forget, cluster.rotate_token)):
+            for number, befall in enumerate(
+                (cluster.disconnect, cluster.expire_versions, cluster.rotate_token)
+            ):
                 await asyncio.to_thread(befall)
                 await asyncio.to_thread(cluster.disconnect)
                 await asyncio.to_thread(cluster.label_node, {"example.com/turn": str(number)})

@@ -20,7 +20,7 @@ def node(**parts: Any) -> dict[str, Any]:
     return {"metadata": {"name": "n1", **parts.pop("metadata", {})}, **parts}
 
 
-def test_a_node_is_its_labels_its_state_and_its_accelerators() -> None:
+def test_a_node_has_labels_a_state_and_accelerators() -> None:
     allocatable = {
         "cpu": "96",
         "memory": "1056270412Ki",
@@ -71,7 +71,7 @@ def test_a_node_is_its_labels_its_state_and_its_accelerators() -> None:
     assert found.devices_annotation == "[]"
 
 
-def test_a_bare_node_has_nothing() -> None:
+def test_a_bare_node_is_decoded() -> None:
     found = decode_node(node())
     assert (found.labels, found.ready, found.accelerators, found.vendor_annotations) == ({}, False, {}, ())
 
@@ -81,7 +81,7 @@ def test_a_bare_node_has_nothing() -> None:
     ["x" * 100_000, "\ud800"],
     ids=["far too long", "half a character"],
 )
-def test_an_annotation_that_is_none_is_left_out(annotation: str) -> None:
+def test_an_invalid_annotation_is_left_out(annotation: str) -> None:
     found = decode_node(node(metadata={"annotations": {"k8s-monitor.io/npu-metrics": annotation}}))
     assert found.vendor_annotations == ()
 
@@ -99,7 +99,7 @@ def test_an_annotation_that_is_none_is_left_out(annotation: str) -> None:
         {"metadata": {"name": "n"}, "status": 3},
     ],
 )
-def test_what_is_no_object_is_refused(document: object) -> None:
+def test_invalid_objects_are_rejected(document: object) -> None:
     decoders: tuple[Callable[[object], object], ...] = (decode_node, decode_agent_pod, decode_driver_pod)
     for decode in decoders:
         with pytest.raises(DecodeError):
@@ -157,7 +157,7 @@ BESIDE = ("nvidia-peermem-ctr", "nvidia-driver-ctr", "openshift-driver-toolkit-c
         ({}, ("nvidia-driver-ctr",), None),
     ],
 )
-def test_the_drivers_pod_is_known_by_its_labels(
+def test_a_driver_pod_is_recognised_by_its_labels(
     labels: dict[str, str], containers: tuple[str, ...], container: str | None
 ) -> None:
     found = decode_driver_pod(pod(labels, containers, ready=containers))
@@ -182,7 +182,7 @@ def test_a_driver_that_is_not_up_is_not_ready(document: dict[str, Any]) -> None:
     assert not found.ready
 
 
-def test_the_operators_own_templates_give_the_right_container(captures: Path) -> None:
+def test_the_container_is_found_in_the_templates_of_the_operator(captures: Path) -> None:
     templates = sorted((captures / "k8s").glob("gpu-operator_*.yaml"))
     assert len(templates) >= 4
     for path in templates:
@@ -194,7 +194,7 @@ def test_the_operators_own_templates_give_the_right_container(captures: Path) ->
         assert (found.container, found.ready) == (wanted, True), path.name
 
 
-def test_an_agents_pod_is_where_it_is_and_whether_it_is_ready() -> None:
+def test_an_agent_pod_has_an_address_and_a_state() -> None:
     document = {
         "metadata": {"name": "accelscope-x", "namespace": "accelscope"},
         "spec": {

@@ -26,7 +26,7 @@ async def answer_ok(_: web.BaseRequest) -> web.StreamResponse:
     return web.Response(body=b"{}")
 
 
-def test_a_request_names_us_and_asks_for_gzip() -> None:
+def test_a_request_has_a_user_agent_and_accepts_gzip() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=b"hello", headers={"ETag": '"7"'})
 
@@ -45,7 +45,7 @@ def test_a_request_names_us_and_asks_for_gzip() -> None:
     run(go())
 
 
-def test_a_compressed_answer_is_given_both_ways() -> None:
+def test_a_compressed_response_is_returned_in_both_forms() -> None:
     packed = gzip.compress(b"a" * 300_000)
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
@@ -60,7 +60,7 @@ def test_a_compressed_answer_is_given_both_ways() -> None:
     run(go())
 
 
-def test_not_modified_is_an_answer() -> None:
+def test_not_modified_is_not_an_error() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=304, headers={"Content-Encoding": "gzip"})
 
@@ -103,7 +103,7 @@ def test_a_body_is_posted(headers: dict[str, str], sent: str) -> None:
         (302, Reason.BAD_ANSWER),
     ],
 )
-def test_a_refusal_says_why(code: int, reason: Reason) -> None:
+def test_the_error_contains_the_reason(code: int, reason: Reason) -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         answer = status(code, "because of that")
         answer.headers["Retry-After"] = "7"
@@ -122,7 +122,7 @@ def test_a_refusal_says_why(code: int, reason: Reason) -> None:
     assert "because of that" in error.text
 
 
-def test_a_token_is_shown_and_never_told(tmp_path: Path) -> None:
+def test_a_token_is_sent_and_never_logged(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(SECRET)
 
@@ -146,7 +146,7 @@ def test_a_token_is_shown_and_never_told(tmp_path: Path) -> None:
     assert "agents-own" not in error.text
 
 
-def test_a_rotated_token_is_taken_after_a_refusal(tmp_path: Path) -> None:
+def test_a_rotated_token_is_used_after_401(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     good = "old"
@@ -173,19 +173,19 @@ def test_a_rotated_token_is_taken_after_a_refusal(tmp_path: Path) -> None:
     run(go())
 
 
-def test_a_token_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_token_file(tmp_path: Path) -> None:
     async def go() -> None:
         access = AddressAccess(url="https://127.0.0.1:1", token_file=str(tmp_path / "gone"))
         async with session_at(access) as session:
-            with pytest.raises(KubeError, match="gone cannot be read") as raised:
+            with pytest.raises(KubeError, match=r"cannot read token file .*gone") as raised:
                 await session.get("/", limit_bytes=LIMIT)
             assert raised.value.reason is Reason.UNAUTHORIZED
 
     run(go())
 
 
-def test_a_kubeconfig_is_read_anew_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.route._LOOK_SECONDS", 0.0)
+def test_a_changed_kubeconfig_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
     path = tmp_path / "config"
 
     def write(url: str, token: str) -> None:
@@ -212,7 +212,7 @@ def test_a_kubeconfig_is_read_anew_when_it_changes(tmp_path: Path, monkeypatch: 
     run(go())
 
 
-def test_a_username_is_shown_as_basic_authorization(tmp_path: Path) -> None:
+def test_a_username_is_sent_as_basic_authorization(tmp_path: Path) -> None:
     path = tmp_path / "config"
 
     async def go() -> None:
@@ -324,7 +324,7 @@ async def garbage(request: web.BaseRequest) -> web.StreamResponse:
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_a_hostile_answer_costs_a_bounded_time_and_size(handler: Handler, reason: Reason) -> None:
+def test_a_hostile_response_is_limited_in_time_and_size(handler: Handler, reason: Reason) -> None:
     seconds = 0.5 if reason is Reason.TIMEOUT else 15.0
 
     async def go() -> KubeError:
@@ -338,7 +338,7 @@ def test_a_hostile_answer_costs_a_bounded_time_and_size(handler: Handler, reason
     assert "http://127.0.0.1" in error.text
 
 
-def test_nobody_there_is_told_as_that() -> None:
+def test_a_refused_connection_is_reported() -> None:
     async def go() -> Served:
         async with served(answer_ok) as server:
             pass
@@ -355,7 +355,7 @@ def test_nobody_there_is_told_as_that() -> None:
     run(go())
 
 
-def test_who_waits_for_a_connection_does_not_lose_its_time() -> None:
+def test_waiting_for_a_connection_does_not_count_against_the_timeout() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(2)
         return web.Response()
@@ -370,7 +370,7 @@ def test_who_waits_for_a_connection_does_not_lose_its_time() -> None:
     run(go())
 
 
-def test_a_closed_session_answers_nothing() -> None:
+def test_a_closed_session_rejects_requests() -> None:
     async def go() -> None:
         async with session_at("https://127.0.0.1:1") as session:
             await session.close()
@@ -380,7 +380,7 @@ def test_a_closed_session_answers_nothing() -> None:
     run(go())
 
 
-def test_the_pod_proxys_paths() -> None:
+def test_paths_of_the_pod_proxy() -> None:
     assert pod_proxy_path("a", "b", 9400, "/snapshot") == "/api/v1/namespaces/a/pods/b:9400/proxy/snapshot"
     assert pod_proxy_path("a", "b", 1, "x?y", "https") == "/api/v1/namespaces/a/pods/https:b:1/proxy/x?y"
 
@@ -402,11 +402,11 @@ def serving(certificates: Certificates, *, ask_clients: bool = False) -> ssl.SSL
     return context
 
 
-def test_a_certificate_must_be_of_the_ca_that_is_named(
+def test_a_certificate_must_be_signed_by_the_ca(
     certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def levels() -> list[str]:
-        return [r.levelname for r in caplog.records if r.name == "accelscope.fleet.api_server.route"]
+        return [r.levelname for r in caplog.records if r.name == "accelscope.fleet.api_server.connection"]
 
     async def go() -> None:
         async with served(answer_ok, serving(certificates)) as server:
@@ -418,9 +418,9 @@ def test_a_certificate_must_be_of_the_ca_that_is_named(
                 for _ in range(2):
                     assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
             assert levels() == ["WARNING"]
-            assert "certificate is not checked" in caplog.text
+            assert "TLS verification is disabled" in caplog.text
             for access, told in (
-                (AddressAccess(url=url), "the system's authorities"),
+                (AddressAccess(url=url), "CA: system"),
                 (AddressAccess(url=url, ca_file=str(certificates.client)), str(certificates.client)),
                 (AddressAccess(url=url, ca_file=str(certificates.ca), tls_server_name="other"), "mismatch"),
                 (AddressAccess(url=url, ca_file=str(tmp_path / "gone")), "No such file"),
@@ -435,7 +435,7 @@ def test_a_certificate_must_be_of_the_ca_that_is_named(
     run(go())
 
 
-def test_a_client_certificate_in_a_kubeconfig_touches_no_disk(
+def test_a_client_certificate_in_a_kubeconfig_is_not_written_to_disk(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     path = tmp_path / "config"
@@ -474,7 +474,7 @@ def test_a_client_certificate_in_a_kubeconfig_touches_no_disk(
     run(go())
 
 
-def test_a_client_certificate_may_be_in_files(certificates: Certificates, tmp_path: Path) -> None:
+def test_a_client_certificate_can_be_in_files(certificates: Certificates, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(certificates.client.read_bytes() + certificates.client_key.read_bytes())
 
@@ -496,7 +496,7 @@ def test_a_client_certificate_may_be_in_files(certificates: Certificates, tmp_pa
     run(go())
 
 
-def test_a_server_that_speaks_no_tls_is_told_as_that() -> None:
+def test_a_server_without_tls_is_reported() -> None:
     async def go() -> None:
         async with (
             served(answer_ok) as server,
@@ -509,10 +509,10 @@ def test_a_server_that_speaks_no_tls_is_told_as_that() -> None:
     run(go())
 
 
-def test_a_rotated_ca_is_taken_without_a_restart(
+def test_a_rotated_ca_is_used_without_a_restart(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accelscope.fleet.api_server.route._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
     authority = tmp_path / "ca.pem"
     authority.write_bytes(certificates.client.read_bytes())
 
@@ -562,7 +562,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-def test_a_proxy_is_passed_through_with_its_own_password(certificates: Certificates) -> None:
+def test_a_proxy_gets_its_own_password(certificates: Certificates) -> None:
     async def go() -> None:
         proxy = ConnectProxy()
         listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
@@ -576,7 +576,7 @@ def test_a_proxy_is_passed_through_with_its_own_password(certificates: Certifica
         assert b"Proxy-Authorization: Basic" in proxy.heads[0]
         assert "Proxy-Authorization" not in server.asked[0].headers
         async with session_at(access) as session:
-            with pytest.raises(KubeError, match=f"by way of the proxy http://127.0.0.1:{port}") as raised:
+            with pytest.raises(KubeError, match=f"via proxy http://127.0.0.1:{port}") as raised:
                 await session.get("/", limit_bytes=LIMIT)
             assert SECRET not in raised.value.text
 

@@ -40,7 +40,7 @@ def samples() -> dict[tuple[object, ...], float]:
     }
 
 
-def test_every_family_has_a_name_of_its_own_a_help_and_a_unit_in_its_name() -> None:
+def test_every_family_has_a_unique_name_with_unit_and_a_help() -> None:
     names = [family.name for family in FAMILIES]
     assert len(set(names)) == len(names)
     for family in FAMILIES:
@@ -49,7 +49,7 @@ def test_every_family_has_a_name_of_its_own_a_help_and_a_unit_in_its_name() -> N
         assert family.unit in family.name
 
 
-def test_what_is_not_known_has_no_series() -> None:
+def test_unknown_values_have_no_series() -> None:
     page = samples()
     assert page["accelscope_fleet_cluster_up", ("cluster", "berlin")] == 1
     assert page["accelscope_fleet_cluster_up", ("cluster", "paris")] == 0

@@ -27,7 +27,7 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     raise AssertionError
 
 
-def test_minutes_pass_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_are_recorded_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last hour is asked of it after the first minute; every tenth, history is saved."""
     passed = count()
     hurried = partial(Engine, clock=lambda: START + 60 * next(passed) + 59.95)
@@ -55,16 +55,16 @@ def test_minutes_pass_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     run(go())
 
 
-def test_files_that_cannot_be_looked_at_do_not_end_the_process(
+def test_an_error_while_checking_files_does_not_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looked = count()
 
     def broken(_: object) -> None:
         next(looked)
-        raise RuntimeError("not foreseen")
+        raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(app_module, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(app_module, "_CHECK_FILES_SECONDS", 0.02)
     monkeypatch.setattr(Reloader, "poll", broken)
     clusters = tmp_path / "clusters.yaml"
     source = {"prometheus": {"url": "http://127.0.0.1:9"}}

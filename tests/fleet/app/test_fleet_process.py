@@ -124,7 +124,7 @@ async def fleet(*options: str) -> AsyncIterator[Fleet]:
         process._transport.close()  # type: ignore[attr-defined]
 
 
-def test_a_fleet_is_served_and_ends_when_asked(tmp_path: Path) -> None:
+def test_a_fleet_serves_until_sigterm(tmp_path: Path) -> None:
     async def go() -> None:
         async with (
             stub().running() as server,
@@ -163,12 +163,12 @@ def test_a_fleet_is_served_and_ends_when_asked(tmp_path: Path) -> None:
             assert running.process.returncode == 0
             assert TOKEN not in said
             assert "Traceback" not in said
-            assert said.count("a cluster is out of reach") == 1
+            assert said.count("cluster is unreachable") == 1
 
     run(go(), 90)
 
 
-def test_a_changed_settings_file_is_taken_up(tmp_path: Path) -> None:
+def test_a_changed_settings_file_is_applied(tmp_path: Path) -> None:
     settings = tmp_path / "fleet.yaml"
     settings.write_text("logLevel: info\n")
     clusters = clusters_file(tmp_path, nowhere="http://127.0.0.1:9")
@@ -187,7 +187,7 @@ def test_a_changed_settings_file_is_taken_up(tmp_path: Path) -> None:
     run(go(), 90)
 
 
-def test_with_tokens_nobody_reads_without_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_without_a_token_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "token", "create", "grafana", "--cluster", "berlin"]) == 0
     made = capsys.readouterr()
     token = made.out.strip()
@@ -236,7 +236,7 @@ def vouching_for(token: str) -> Handler:
     return answer
 
 
-def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) -> None:
+def test_token_reviews_follow_the_list_of_clusters(tmp_path: Path) -> None:
     listed = clusters_file(tmp_path, own="http://127.0.0.1:9")
 
     def list_as(**urls: str) -> None:
@@ -256,14 +256,14 @@ def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) ->
                 await running.until_ready()
                 assert await statuses() == [200, 401]
                 list_as(own=second.url)
-                await running.until_said("tokens are reviewed as the new list says")
+                await running.until_said("the access to the cluster that reviews tokens has changed")
                 assert await statuses() == [401, 200]
                 list_as(another=second.url)
-                await running.until_said("no API server is listed any more")
+                await running.until_said("was removed from the list")
                 assert await statuses() == [503, 503]
                 running.said = ""
                 list_as(own=second.url)
-                await running.until_said("tokens are reviewed as the new list says")
+                await running.until_said("the access to the cluster that reviews tokens has changed")
                 assert await statuses() == [401, 200]
                 running.process.send_signal(signal.SIGTERM)
                 assert "Traceback" not in await running.ended()
@@ -279,7 +279,7 @@ def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) ->
         (["--refresh-interval", "0"], "--refresh-interval"),
         (
             ["--listen-host", "0.0.0.0"],
-            "give --tokens-file or --token-review-cluster, listen on 127.0.0.1, or say --insecure-no-auth",
+            "set --tokens-file or --token-review-cluster, listen on 127.0.0.1, or set --insecure-no-auth",
         ),
         (["--tls-key", "key.pem"], "--tls-certificate"),
         (["--stale-after", "2h"], "--forget-after"),
@@ -291,7 +291,7 @@ def test_tokens_are_reviewed_as_the_list_of_clusters_says_now(tmp_path: Path) ->
         (["--config-file", "{folder}/nothing.yaml"], "nothing.yaml"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(
+def test_invalid_options_are_reported_in_one_line(
     options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = ["--clusters-file", str(clusters_file(tmp_path, berlin="http://127.0.0.1:9"))]
@@ -303,7 +303,7 @@ def test_what_cannot_be_used_is_said_in_one_line(
     assert said in error
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -311,11 +311,11 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         path = clusters_file(tmp_path, berlin="http://127.0.0.1:9")
         assert main(["fleet", "--clusters-file", str(path), "--listen-port", str(port)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; --listen-port chooses another"
+    problem = f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another with --listen-port"
     assert error == f"accelscope fleet: {problem}"
 
 
-def test_without_the_extra_the_command_says_what_to_install(
+def test_without_the_extra_the_error_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(output, "find_spec", lambda name: None)
@@ -325,6 +325,6 @@ def test_without_the_extra_the_command_says_what_to_install(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 64])
-def test_a_token_needs_a_name_that_a_file_can_hold(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_token_name_is_rejected(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "token", "create", name]) == 2
     assert "is not a name of letters" in capsys.readouterr().err

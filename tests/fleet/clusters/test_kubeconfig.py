@@ -42,7 +42,7 @@ def resolved(
     return resolve(KubeconfigAccess(paths=(path,)))
 
 
-def test_a_cluster_says_where_it_is_and_whom_to_trust(tmp_path: Path) -> None:
+def test_a_cluster_has_a_server_and_a_ca(tmp_path: Path) -> None:
     cluster = (
         "server: 'https://a:6443/k8s/', certificate-authority: ca.pem, tls-server-name: b, "
         "proxy-url: 'http://me:hunter2@proxy:3128', disable-compression: true"
@@ -59,7 +59,7 @@ def test_a_cluster_says_where_it_is_and_whom_to_trust(tmp_path: Path) -> None:
     assert "hunter2" not in repr(server)
 
 
-def test_data_goes_before_files_and_stays_out_of_sight(tmp_path: Path) -> None:
+def test_data_takes_precedence_over_files_and_is_not_shown(tmp_path: Path) -> None:
     user = f"client-certificate-data: {CA}, client-certificate: x, client-key-data: {CA}, token: s3cret-token"
     server, identity = resolved(
         tmp_path, f"server: https://a, certificate-authority-data: {CA}, certificate-authority: x", user
@@ -83,11 +83,11 @@ def test_data_goes_before_files_and_stays_out_of_sight(tmp_path: Path) -> None:
         ("server: 'http://127.0.0.1:8001/'", "http://127.0.0.1:8001"),
     ],
 )
-def test_addresses_are_those_that_kubectl_takes(tmp_path: Path, server: str, url: str) -> None:
+def test_addresses_are_interpreted_as_by_kubectl(tmp_path: Path, server: str, url: str) -> None:
     assert resolved(tmp_path, server)[0].url == url
 
 
-def test_a_user_is_a_token_a_password_or_a_certificate(tmp_path: Path) -> None:
+def test_a_user_has_a_token_a_password_or_a_certificate(tmp_path: Path) -> None:
     _, identity = resolved(tmp_path, user="tokenFile: token, token: '0123'")
     assert identity == Identity(token="0123", token_file=str(tmp_path / "token"))
     _, identity = resolved(tmp_path, user="username: ada, password: 'p:w'")
@@ -107,7 +107,7 @@ def test_impersonation_becomes_header_fields(tmp_path: Path) -> None:
     )
 
 
-def test_a_credential_plugin_is_taken_with_all_that_it_is_told(tmp_path: Path) -> None:
+def test_all_keys_of_a_credential_plugin_are_read(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("a CA")
     user = (
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: bin/login, args: [--region, x],"
@@ -135,7 +135,7 @@ def test_a_credential_plugin_is_taken_with_all_that_it_is_told(tmp_path: Path) -
 EXEC = "exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws"
 
 
-def test_a_plugin_without_a_folder_is_looked_for_in_the_path(tmp_path: Path) -> None:
+def test_a_plugin_without_a_folder_is_searched_in_path(tmp_path: Path) -> None:
     _, identity = resolved(tmp_path, user=EXEC + "}")
     assert identity.plugin is not None
     assert identity.plugin.command == "aws"
@@ -143,17 +143,17 @@ def test_a_plugin_without_a_folder_is_looked_for_in_the_path(tmp_path: Path) -> 
 
 
 BAD_USERS = {
-    "client-certificate: x": "client-certificate and client-key belong together",
+    "client-certificate: x": "client-certificate and client-key must be set together",
     "client-key-data: '***', client-certificate: x": "client-key-data: the value is not base64",
-    "auth-provider: {name: gcp}": "auth-provider: removed from Kubernetes",
+    "auth-provider: {name: gcp}": "auth-provider: removed in Kubernetes",
     "token: t, username: ada": "a token and a username exclude each other",
-    "as-groups: [a]": "need as",
+    "as-groups: [a]": "require as",
     "as: ada, as-groups: x": "as-groups: not a list",
     'as: "a\\nb"': "control characters",
     "exec: {apiVersion: client.authentication.k8s.io/v1alpha1, command: x}": "v1beta1 are supported",
     "exec: {command: x}": "apiVersion is none",
     "exec: {apiVersion: client.authentication.k8s.io/v1}": "has no command",
-    EXEC + ", interactiveMode: Always}": "nobody here to answer",
+    EXEC + ", interactiveMode: Always}": "interactiveMode Always is not supported",
     EXEC + ", args: [[a]]}": "args[0]: the value is not text",
     EXEC + ", env: [{value: v}]}": "env[0]: name: missing",
     EXEC + ", provideClusterInfo: perhaps}": 'provideClusterInfo: "perhaps" is not true or false',
@@ -162,7 +162,7 @@ BAD_USERS = {
 
 
 @pytest.mark.parametrize(("user", "problem"), BAD_USERS.items(), ids=range(len(BAD_USERS)))
-def test_a_user_that_cannot_be_used_is_named(tmp_path: Path, user: str, problem: str) -> None:
+def test_the_error_names_an_invalid_user(tmp_path: Path, user: str, problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         resolved(tmp_path, user=user)
     assert problem in str(raised.value)
@@ -171,17 +171,17 @@ def test_a_user_that_cannot_be_used_is_named(tmp_path: Path, user: str, problem:
 
 BAD_CLUSTERS = {
     "{}": "has no server",
-    "server: http://10.0.0.1": "http is taken only for this machine",
-    "server: 'https://me:hunter2@a'": "a URL with a user or password",
+    "server: http://10.0.0.1": "http is allowed only for 127.0.0.1",
+    "server: 'https://me:hunter2@a'": "must not contain a user or password",
     "server: https://a, insecure-skip-tls-verify: true, certificate-authority: x": "exclude each other",
-    "server: https://a, proxy-url: 'socks5://me:hunter2@p:1'": "a proxy of type socks5 is not supported",
-    "server: https://a, proxy-url: 'me:hunter2'": "the proxy's URL is not http",
+    "server: https://a, proxy-url: 'socks5://me:hunter2@p:1'": "socks5 proxies are not supported",
+    "server: https://a, proxy-url: 'me:hunter2'": "the URL of the proxy must be http",
     "server: https://a, certificate-authority-data: '%'": "-data: the value is not base64",
 }
 
 
 @pytest.mark.parametrize(("cluster", "problem"), BAD_CLUSTERS.items(), ids=range(len(BAD_CLUSTERS)))
-def test_a_cluster_that_cannot_be_used_is_named(tmp_path: Path, cluster: str, problem: str) -> None:
+def test_the_error_names_an_invalid_cluster(tmp_path: Path, cluster: str, problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         resolved(tmp_path, cluster.strip("{}"))
     assert problem in str(raised.value)
@@ -195,15 +195,15 @@ BAD_FILES = {
     '{"a":' * 20_000: "config: nested too deep",
     "contexts: 3": "contexts: not a list",
     "users: [{user: {}}]": "users[0]: name: missing",
-    "contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a": 'there is no cluster "c"',
-    "contexts: [{name: a, context: {}}]\ncurrent-context: a": 'context "a": names no cluster',
-    "contexts: [{name: a}]\ncurrent-context: b": 'there is no context "b"; there is a',
-    "contexts: []": "there is no current context",
+    "contexts: [{name: a, context: {cluster: c}}]\ncurrent-context: a": 'cluster "c" not found',
+    "contexts: [{name: a, context: {}}]\ncurrent-context: a": 'context "a": has no cluster',
+    "contexts: [{name: a}]\ncurrent-context: b": 'context "b" not found; contexts: a',
+    "contexts: []": "no current context",
 }
 
 
 @pytest.mark.parametrize(("text", "problem"), BAD_FILES.items(), ids=range(len(BAD_FILES)))
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, problem: str) -> None:
+def test_the_error_names_an_invalid_file(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(ConfigError) as raised:
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, problem:
     assert str(raised.value).startswith(str(path))
 
 
-def test_of_several_files_the_first_counts_for_each_name(tmp_path: Path) -> None:
+def test_the_first_of_several_files_counts_for_each_name(tmp_path: Path) -> None:
     first, second = tmp_path / "one" / "a", tmp_path / "two" / "b"
     for path, text in (
         (first, "clusters: [{name: c, cluster: {server: https://first, certificate-authority: ca}}]"),
@@ -236,7 +236,7 @@ def test_of_several_files_the_first_counts_for_each_name(tmp_path: Path) -> None
     assert other.authority.path == str(second.parent / "ca")
 
 
-def test_json_is_taken_as_well(tmp_path: Path) -> None:
+def test_json_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "config"
     document = {
         "current-context": "x",
@@ -256,11 +256,11 @@ def test_json_is_taken_as_well(tmp_path: Path) -> None:
         ({}, ()),
     ],
 )
-def test_the_files_are_those_that_kubectl_takes(environ: dict[str, str], paths: tuple[str, ...]) -> None:
+def test_the_files_are_those_of_kubectl(environ: dict[str, str], paths: tuple[str, ...]) -> None:
     assert kubeconfig_paths(environ) == paths
 
 
-def test_without_a_clusters_file_it_is_the_current_context(tmp_path: Path) -> None:
+def test_the_default_cluster_is_the_current_context(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("current-context: Admin@Kube_1\ncontexts: [{name: Admin@Kube_1, context: {}}]")
     (entry,) = default_clusters({"KUBECONFIG": str(path), "KUBERNETES_SERVICE_HOST": "10.96.0.1"})
@@ -274,9 +274,7 @@ def test_without_a_clusters_file_it_is_the_current_context(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [None, "", "apiVersion: v1\ncontexts: []\n"])
-def test_in_a_pod_without_a_kubeconfig_it_is_the_pods_own_cluster(
-    tmp_path: Path, content: str | None
-) -> None:
+def test_the_default_cluster_in_a_pod_is_its_own(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)
@@ -288,18 +286,18 @@ def test_in_a_pod_without_a_kubeconfig_it_is_the_pods_own_cluster(
     )
     with pytest.raises(ConfigError) as raised:
         default_clusters({"KUBECONFIG": str(path)})
-    problem = f"there is no file {path}" if content is None else f"{path} names no current context"
+    problem = f"{path} not found" if content is None else f"{path} has no current context"
     assert str(raised.value) == (
-        f"no cluster: {problem}, and this is no pod; give --clusters-file or --kubeconfig, or set KUBECONFIG"
+        f"no cluster: {problem}, and this is not a pod; set --clusters-file, --kubeconfig or KUBECONFIG"
     )
 
 
 def test_without_a_kubeconfig_and_a_home_there_is_no_cluster() -> None:
-    with pytest.raises(ConfigError, match="no cluster: KUBECONFIG is not set, and this is no pod"):
+    with pytest.raises(ConfigError, match="no cluster: KUBECONFIG is not set, and this is not a pod"):
         default_clusters({})
 
 
-def test_plain_http_is_for_servers_that_are_shown_no_secret() -> None:
+def test_plain_http_is_allowed_only_without_secrets() -> None:
     server, _ = resolve(AddressAccess(url="http://prometheus:9090/base/", plain_http=True))
     assert server.url == "http://prometheus:9090/base"
     for access in (

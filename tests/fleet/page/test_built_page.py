@@ -10,7 +10,7 @@ from accelscope.fleet.page import BuiltPage
 FILES = {"index.html": b"<!doctype html>", "assets/main-0aB1cD2e.css": b"body{}", "favicon.svg": b"<svg/>"}
 
 
-def test_a_folder_is_read_with_all_that_is_below_it(tmp_path: Path) -> None:
+def test_a_folder_is_read_with_its_subfolders(tmp_path: Path) -> None:
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -26,7 +26,7 @@ def test_a_folder_is_read_with_all_that_is_below_it(tmp_path: Path) -> None:
     assert page.file("/assets") is None
 
 
-def test_a_folder_that_is_not_there_is_a_page_that_was_not_built(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_page_that_was_not_built(tmp_path: Path) -> None:
     assert BuiltPage.load(tmp_path / "static").index is None
 
 
@@ -44,17 +44,17 @@ def index(page: BuiltPage) -> str:
     return page.index.content.decode()
 
 
-def test_everything_it_names_is_served_and_kept(page: BuiltPage, index: str) -> None:
+def test_every_file_of_the_index_is_served_and_cached(page: BuiltPage, index: str) -> None:
     named = re.findall(r'(?:src|href)="([^"]+)"', index)
     assert [name for name in named if name.endswith(".js")]
     for path in named:
         found = page.file(path)
         assert found is not None, path
-        assert found.lasts or not path.startswith("/assets/")
+        assert found.is_immutable or not path.startswith("/assets/")
         assert found.media_type != "application/octet-stream"
 
 
-def test_it_needs_nothing_that_its_policy_forbids(page: BuiltPage, index: str) -> None:
+def test_the_page_needs_nothing_that_its_policy_forbids(page: BuiltPage, index: str) -> None:
     for element, attributes, content in re.findall(r"<(script|style)\b([^>]*)>(.*?)</\1>", index, re.DOTALL):
         assert element == "script"
         assert 'src="/' in attributes
@@ -63,7 +63,7 @@ def test_it_needs_nothing_that_its_policy_forbids(page: BuiltPage, index: str) -
     assert not re.search(r"https?://", index), "works without the rest of the world"
 
 
-def test_it_is_small(page: BuiltPage, index: str) -> None:
+def test_the_page_is_small(page: BuiltPage, index: str) -> None:
     """What a first visit takes, compressed: seconds on a bad line."""
     paths = ["/", *re.findall(r'(?:src|href)="([^"]+)"', index)]
     sizes = [len(found.compressed or found.content) for path in paths if (found := page.file(path))]

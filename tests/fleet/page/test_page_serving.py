@@ -10,11 +10,11 @@ from tests.fleet.api.serving import serving, tokens_file
 from tests.fleet.loop import run
 from yarl import URL
 
-from accelscope.allowance import Rate
 from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.api.app import TRAFFIC
 from accelscope.fleet.api.problem import ApiLimits
 from accelscope.fleet.page import BuiltPage
+from accelscope.rate_limit import Rate
 
 INDEX = b"<!doctype html><title>page</title>" + b"<!-- long enough to be worth compressing -->" * 50
 SCRIPT = b"console.log('page');" * 200
@@ -70,7 +70,7 @@ def asked(
         ("/assets/main-0aB1cD2e.css", b"body{}", "text/css; charset=utf-8"),
     ],
 )
-def test_files_are_there_for_everybody(path: str, content: bytes, media_type: str) -> None:
+def test_files_are_served_without_a_token(path: str, content: bytes, media_type: str) -> None:
     status, headers, body = asked(path)
     assert (status, headers["Content-Type"], body) == (200, media_type, content)
 
@@ -89,7 +89,7 @@ def test_files_are_there_for_everybody(path: str, content: bytes, media_type: st
         "/apis",
     ],
 )
-def test_places_of_the_page_are_the_page_for_people_and_nothing_for_programs(path: str) -> None:
+def test_paths_of_the_page_return_html_only_to_browsers(path: str) -> None:
     status, headers, body = asked(path, FOLLOWS)
     assert (status, body) == (200, INDEX)
     assert headers["Cache-Control"] == "no-cache"
@@ -115,12 +115,12 @@ def test_places_of_the_page_are_the_page_for_people_and_nothing_for_programs(pat
         "//elsewhere.example/nodes",
     ],
 )
-def test_what_is_not_there_elsewhere_is_no_page(path: str) -> None:
+def test_unknown_paths_of_the_api_do_not_return_the_page(path: str) -> None:
     status, headers, _ = asked(path, FOLLOWS)
     assert (status, headers["Content-Type"]) == (404, "application/problem+json")
 
 
-def test_what_others_answer_stays_theirs() -> None:
+def test_routes_of_the_api_take_precedence_over_the_page() -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/api/v1/nodes"):
         status, _, body = asked(path, FOLLOWS)
         assert status == 200
@@ -142,14 +142,14 @@ def test_what_others_answer_stays_theirs() -> None:
         "/etc/passwd",
     ],
 )
-def test_nothing_but_the_built_files_can_be_named(path: str) -> None:
+def test_only_built_files_are_served(path: str) -> None:
     status, _, body = asked(path)
     assert (status, body in FILES.values()) == (404, False)
     status, _, body = asked(path, FOLLOWS)
     assert status == 404 or body == INDEX
 
 
-def test_what_is_named_by_its_content_is_kept_and_all_else_asked_for_again() -> None:
+def test_only_files_with_a_hash_in_their_name_are_cached_forever() -> None:
     for path, kept in [
         ("/assets/main-B4kZ_x9-.js", "public, max-age=31536000, immutable"),
         ("/", "no-cache"),
@@ -159,7 +159,7 @@ def test_what_is_named_by_its_content_is_kept_and_all_else_asked_for_again() -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/berlin/alpha", "/assets/main-B4kZ_x9-.js"])
-def test_what_a_browser_has_is_not_sent_again(path: str) -> None:
+def test_a_cached_file_is_not_sent_again(path: str) -> None:
     _, headers, _ = asked(path, FOLLOWS)
     status, again, body = asked(
         path, {**FOLLOWS, "If-None-Match": headers["ETag"], "Accept-Encoding": "gzip"}
@@ -170,13 +170,13 @@ def test_what_a_browser_has_is_not_sent_again(path: str) -> None:
     assert asked(path, {**FOLLOWS, "If-None-Match": '"another"'})[0] == 200
 
 
-def test_another_build_has_other_tags() -> None:
+def test_another_build_has_other_etags() -> None:
     other = BuiltPage({**FILES, "index.html": INDEX + b" "})
     assert asked("/", page=other)[1]["ETag"] != asked("/")[1]["ETag"]
     assert asked("/favicon.svg", page=other)[1]["ETag"] == asked("/favicon.svg")[1]["ETag"]
 
 
-def test_compressed_for_those_who_take_it() -> None:
+def test_files_are_compressed_if_the_client_accepts_gzip() -> None:
     for path, content in [("/", INDEX), ("/assets/main-B4kZ_x9-.js", SCRIPT)]:
         _, headers, body = asked(path, {"Accept-Encoding": "gzip, deflate, br"})
         assert headers["Content-Encoding"] == "gzip"
@@ -188,7 +188,7 @@ def test_compressed_for_those_who_take_it() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/assets/main-B4kZ_x9-.js"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_head_tells_all_but_the_content(path: str, encoding: str) -> None:
+def test_head_returns_the_same_headers_without_content(path: str, encoding: str) -> None:
     headers = {"Accept-Encoding": encoding, **FOLLOWS}
     _, whole, body = asked(path, headers)
     status, head, nothing = asked(path, headers, method="HEAD")
@@ -198,7 +198,7 @@ def test_head_tells_all_but_the_content(path: str, encoding: str) -> None:
         assert head[name] == whole[name]
 
 
-def test_methods() -> None:
+def test_unsupported_methods_are_rejected() -> None:
     status, headers, _ = asked("/", method="POST")
     assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
     status, headers, _ = asked("/", method="OPTIONS")
@@ -207,7 +207,7 @@ def test_methods() -> None:
 
 
 @pytest.mark.parametrize("page", [PAGE, NO_PAGE], ids=["built", "not built"])
-def test_browsers_let_the_page_do_nothing_but_ask_its_own_server(page: BuiltPage) -> None:
+def test_the_content_policy_allows_only_the_own_server(page: BuiltPage) -> None:
     _, headers, _ = asked("/", page=page)
     policy = dict(
         directive.strip().split(" ", 1) for directive in headers["Content-Security-Policy"].split(";")
@@ -229,7 +229,7 @@ def test_browsers_let_the_page_do_nothing_but_ask_its_own_server(page: BuiltPage
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
-def test_the_page_is_open_and_the_data_are_not(tmp_path: Path) -> None:
+def test_the_page_needs_no_token_and_the_data_does(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
     assert asked("/", access=access)[0] == 200
     assert asked("/nodes/berlin/alpha", FOLLOWS, access=access)[0] == 200
@@ -237,7 +237,7 @@ def test_the_page_is_open_and_the_data_are_not(tmp_path: Path) -> None:
     assert asked("/api/v1/nodes", access=access)[0] == 401
 
 
-def test_many_behind_one_address_get_the_page_and_keep_their_allowance() -> None:
+def test_the_page_does_not_count_against_the_rate_limit() -> None:
     limits = ApiLimits(requests=Rate(per_second=0.1, burst=2))
 
     async def body() -> None:
@@ -250,7 +250,7 @@ def test_many_behind_one_address_get_the_page_and_keep_their_allowance() -> None
 
 
 @pytest.mark.parametrize("limits", [ApiLimits(concurrent_requests=0), ApiLimits(unsent_bytes=0)])
-def test_the_page_is_within_the_limits_of_all(limits: ApiLimits) -> None:
+def test_the_page_counts_against_the_limits_of_the_server(limits: ApiLimits) -> None:
     async def body() -> None:
         async with serving(page=PAGE, limits=limits) as client:
             status, headers, _ = await client.ask("/")
@@ -271,7 +271,7 @@ def test_requests_for_the_page_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/berlin/alpha"])
-def test_a_page_that_was_not_built_says_how_to_build_it(path: str) -> None:
+def test_without_a_built_page_the_answer_explains_how_to_build_it(path: str) -> None:
     status, headers, body = asked(path, FOLLOWS, page=NO_PAGE)
     assert (status, headers["Content-Type"]) == (404, "text/html; charset=utf-8")
     assert headers["Cache-Control"] == "no-store"
@@ -279,14 +279,14 @@ def test_a_page_that_was_not_built_says_how_to_build_it(path: str) -> None:
     assert b'href="/docs"' in body
 
 
-def test_all_else_works_without_a_page() -> None:
+def test_the_api_works_without_a_page() -> None:
     for path in ("/readyz", "/healthz", "/docs", "/api/v1/nodes"):
         assert asked(path, page=NO_PAGE)[0] == 200
     assert asked("/favicon.svg", page=NO_PAGE)[0] == 404
     assert asked("/nodes", page=NO_PAGE)[1]["Content-Type"] == "application/problem+json"
 
 
-def test_nothing_is_served_of_half_a_build() -> None:
+def test_no_file_is_served_without_the_index() -> None:
     half = BuiltPage({"assets/main-B4kZ_x9-.js": SCRIPT})
     assert asked("/", page=half)[0] == 404
     assert asked("/assets/main-B4kZ_x9-.js", page=half)[0] == 404

@@ -50,7 +50,7 @@ def with_agents(count: int = 3) -> StubCluster:
     return cluster
 
 
-def test_nodes_of_a_cluster_are_read_by_the_source_that_knows_most_of_them() -> None:
+def test_each_node_is_read_by_the_source_with_the_highest_precedence() -> None:
     async def go() -> None:
         cluster = with_agents(2)
         cluster.command = smi
@@ -77,7 +77,7 @@ def test_nodes_of_a_cluster_are_read_by_the_source_that_knows_most_of_them() -> 
     run(go())
 
 
-def test_no_command_is_run_where_an_agent_may_still_tell() -> None:
+def test_no_command_runs_before_agents_were_asked() -> None:
     async def go() -> None:
         cluster = with_agents(2)
         cluster.command = smi
@@ -101,7 +101,7 @@ def test_no_command_is_run_where_an_agent_may_still_tell() -> None:
     run(go())
 
 
-def test_a_source_that_never_was_up_tells_of_how_many_nodes() -> None:
+def test_a_source_that_was_never_up_reports_the_expected_nodes() -> None:
     async def go() -> None:
         cluster = with_agents(3)
         for name in cluster.agents:
@@ -126,7 +126,7 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     raise AssertionError
 
 
-def test_hanging_lying_slow_and_absent_clusters_cost_the_others_nothing() -> None:
+def test_failing_clusters_do_not_affect_others() -> None:
     async def go() -> None:
         good, hanging, lying, slow = with_agents(5), with_agents(3), with_agents(3), with_agents(3)
         hanging.answer = hang
@@ -167,7 +167,7 @@ def test_hanging_lying_slow_and_absent_clusters_cost_the_others_nothing() -> Non
     run(go())
 
 
-def test_a_revoked_token_is_said_and_what_was_known_ages() -> None:
+def test_a_revoked_token_is_reported_and_readings_age() -> None:
     async def go() -> None:
         cluster, other = with_agents(2), with_agents(1)
         async with (
@@ -196,7 +196,7 @@ def test_a_revoked_token_is_said_and_what_was_known_ages() -> None:
     run(go())
 
 
-def test_a_token_without_rights_reaches_the_server_and_says_what_is_missing() -> None:
+def test_a_token_without_permissions_is_reachable_and_reports_what_is_missing() -> None:
     async def go() -> None:
         cluster = with_agents(1)
         cluster.refusal = lambda request: (
@@ -218,7 +218,7 @@ def test_a_token_without_rights_reaches_the_server_and_says_what_is_missing() ->
     run(go())
 
 
-def test_a_cluster_with_only_a_store_is_as_reachable_as_that() -> None:
+def test_a_cluster_with_only_a_store_is_reachable_if_the_store_is() -> None:
     async def go() -> None:
         entry = ClusterEntry(id="store", prometheus=PrometheusEntry(url="http://127.0.0.1:9"))
         async with engine_over(entry) as running:
@@ -229,7 +229,7 @@ def test_a_cluster_with_only_a_store_is_as_reachable_as_that() -> None:
     run(go())
 
 
-def test_a_cluster_that_is_said_to_have_no_accelerators_is_not_asked() -> None:
+def test_a_cluster_declared_without_accelerators_is_not_contacted() -> None:
     async def go() -> None:
         cluster = with_agents(1)
         async with (
@@ -267,7 +267,7 @@ def test_a_cluster_that_is_said_to_have_no_accelerators_is_not_asked() -> None:
         ),
     ],
 )
-def test_whether_a_cluster_has_accelerators_is_found_out(kept: dict[str, Any], gpu: bool) -> None:
+def test_accelerators_of_a_cluster_are_detected(kept: dict[str, Any], gpu: bool) -> None:
     async def go() -> None:
         cluster = StubCluster()
         cluster.nodes["node-0"] = node("node-0", **kept)
@@ -281,7 +281,7 @@ def test_whether_a_cluster_has_accelerators_is_found_out(kept: dict[str, Any], g
     run(go())
 
 
-def test_a_changed_list_restarts_what_changed_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_list_restarts_only_changed_clusters(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "accelscope.fleet")
 
     async def go() -> None:
@@ -325,10 +325,10 @@ def test_a_changed_list_restarts_what_changed_and_nothing_else(caplog: pytest.Lo
                 assert left == ["berlin"]
 
     run(go())
-    assert sum("the new list of clusters is bad" in record.getMessage() for record in caplog.records) == 1
+    assert sum("the new list of clusters is invalid" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_a_fault_of_ours_with_the_list_does_not_end_the_engine(
+def test_an_unexpected_error_with_the_list_does_not_end_the_engine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def go() -> None:
@@ -340,7 +340,7 @@ def test_a_fault_of_ours_with_the_list_does_not_end_the_engine(
                 await running.until(lambda: len(running.nodes(state="fresh")) == 1)
 
                 def broken(*_: object, **__: object) -> None:
-                    raise RuntimeError("not foreseen")
+                    raise RuntimeError("unexpected")
 
                 with monkeypatch.context() as patch:
                     patch.setattr(running.store, "declare", broken)
@@ -354,7 +354,7 @@ def test_a_fault_of_ours_with_the_list_does_not_end_the_engine(
     run(go())
 
 
-def test_a_reading_can_be_asked_for_at_once() -> None:
+def test_refresh_reads_a_cluster_immediately() -> None:
     async def go() -> None:
         cluster = with_agents(1)
         slow = replace(PACING, interval_seconds=3600.0)
@@ -371,7 +371,7 @@ def test_a_reading_can_be_asked_for_at_once() -> None:
     run(go())
 
 
-def test_a_reading_of_a_cluster_that_has_ended_is_not_waited_for() -> None:
+def test_refresh_does_not_wait_for_a_stopped_cluster() -> None:
     async def go() -> None:
         cluster = with_agents(1)
         async with cluster.running() as server:
@@ -384,7 +384,7 @@ def test_a_reading_of_a_cluster_that_has_ended_is_not_waited_for() -> None:
     run(go())
 
 
-def test_what_stays_as_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lasting_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "accelscope.fleet")
 
     async def go() -> None:
@@ -398,11 +398,11 @@ def test_what_stays_as_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) ->
 
     run(go())
     said = [record.getMessage() for record in caplog.records]
-    assert said.count("a cluster is out of reach") == 1
-    assert said.count("a source is down") == 3
+    assert said.count("cluster is unreachable") == 1
+    assert said.count("source is down") == 3
 
 
-def test_a_source_that_breaks_its_promise_costs_a_round(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_in_a_source_fails_the_round(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
         cluster = with_agents(1)
         async with (
@@ -414,7 +414,7 @@ def test_a_source_that_breaks_its_promise_costs_a_round(caplog: pytest.LogCaptur
             whole = source.refresh
 
             async def broken(take: Any) -> Any:
-                raise RuntimeError("not foreseen")
+                raise RuntimeError("unexpected")
 
             source.refresh = broken  # type: ignore[method-assign]
             await running.until(lambda: running.source("berlin", "agents").reason == "internal")

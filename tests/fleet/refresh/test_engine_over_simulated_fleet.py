@@ -23,7 +23,7 @@ clusters:
 """
 
 
-def test_each_node_is_seen_by_the_source_that_can_see_it_and_faults_are_its_own(tmp_path: Path) -> None:
+def test_each_node_of_a_simulated_fleet_is_read_by_its_source_and_has_its_own_faults(tmp_path: Path) -> None:
     async def go() -> None:
         simulated = SimulatedFleet(read_fleet(FLEET), tmp_path)
         async with simulated.running():

@@ -10,7 +10,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from accelscope.fleet.api.access import AccessControl
-from accelscope.fleet.api.answering import (
+from accelscope.fleet.api.events import StreamServer
+from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits, Problem, ProblemKind
+from accelscope.fleet.api.request_handler import (
     NO_FRAMES,
     SECURITY_HEADERS,
     EncodedBody,
@@ -22,11 +24,9 @@ from accelscope.fleet.api.answering import (
     etag_matches,
     problem_response,
 )
-from accelscope.fleet.api.events import StreamServer
-from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits, Problem, ProblemKind
 from accelscope.fleet.api.route import Fleet
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history import History, Past
+from accelscope.fleet.history import History, HistoryStore
 from accelscope.fleet.page import BuiltPage, PageFile
 from accelscope.fleet.store.fleet_store import FleetStore
 
@@ -74,7 +74,11 @@ def page_answer(page: BuiltPage, path: str, headers: Mapping[str, str]) -> Prepa
 
 
 def _file_response(file: PageFile, request_headers: Mapping[str, str]) -> PreparedResponse:
-    headers = {**_HEADERS, "ETag": file.etag, "Cache-Control": _CACHE_FOREVER if file.lasts else _REVALIDATE}
+    headers = {
+        **_HEADERS,
+        "ETag": file.etag,
+        "Cache-Control": _CACHE_FOREVER if file.is_immutable else _REVALIDATE,
+    }
     if etag_matches(request_headers.get("If-None-Match"), file.etag):
         return PreparedResponse(304, headers)
     headers["Content-Type"] = file.media_type
@@ -105,7 +109,7 @@ def make_app(
     refresh: Callable[[str], Awaitable[None]],
     metrics: Callable[[], bytes],
     unready: Callable[[], str | None],
-    past: Past | None = None,
+    past: HistoryStore | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
     page: BuiltPage | None = None,
 ) -> web.Application:

@@ -9,7 +9,7 @@ from aiohttp import web
 from accelscope.fleet.api.access import Caller, Scope
 from accelscope.fleet.api.parameter import Parameter
 from accelscope.fleet.api.problem import ProblemKind
-from accelscope.fleet.history import History, Past
+from accelscope.fleet.history import History, HistoryStore
 from accelscope.fleet.store.fleet_store import FleetStore
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Fleet:
 
     store: FleetStore
     history: History
-    past: Past | None  # a store with a longer history
+    past: HistoryStore | None  # a store with a longer history
     refresh: Callable[[str], Awaitable[None]]  # reads one cluster now
     metrics: Callable[[], bytes]  # of the fleet process, in the Prometheus text format
     guarded: bool  # a token is required

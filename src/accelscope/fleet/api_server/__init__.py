@@ -1,4 +1,4 @@
-"""API servers and other HTTP servers over asyncio: requests with limits, watches, commands in pods."""
+"""The asyncio client of API servers and other HTTP servers: requests, informers, commands in pods."""
 
 from accelscope.fleet.api_server.http import Reply
 from accelscope.fleet.api_server.session import ExecResult, Informer, Session, pod_proxy_path

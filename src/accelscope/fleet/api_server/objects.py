@@ -1,4 +1,4 @@
-"""Nodes and pods as far as the fleet needs them; an object of 20 KB becomes a few hundred bytes."""
+"""Nodes and pods reduced to the fields that the fleet needs: 20 KB become a few hundred bytes."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,22 +13,22 @@ from accelscope.vendors import VendorDeclaration, declarations
 
 DEVICES = "accelscope.io/devices"
 
-_ANNOTATION_BYTES = 64 << 10  # sixteen chips are some 3 KB
+_ANNOTATION_BYTES = 64 << 10  # sixteen chips need about 3 KB
 _LABELS = 500
-_LONGEST_LABEL, _LONGEST_LABEL_VALUE = 253 + 1 + 63, 63  # an API server takes no longer ones
-_LONGEST_ADDRESS = 64  # characters of an IP
-_PORTS = 64  # of one pod
+_LONGEST_LABEL, _LONGEST_LABEL_VALUE = 253 + 1 + 63, 63  # the limits of API servers
+_LONGEST_ADDRESS = 64  # characters of an IP address
+_PORTS = 64  # per pod
 _SHARED_TEXTS = 10_000
-_VENDORS = 8  # annotations by vendor
-# Under the vendors' domains, and no devices: memory and cores of shares, network functions.
-_NO_DEVICE = re.compile(
+_VENDORS = 8  # annotations per vendor
+# Resources of the vendors' domains that are not devices: shares of memory and cores, network functions.
+_NOT_A_DEVICE = re.compile(
     r"mem|core$|cores|percent|priority|rdma|sriov|hostdev|nic\b|^ib", re.ASCII | re.IGNORECASE
 )
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 def resources_of(vendors: Iterable[VendorDeclaration]) -> re.Pattern[str]:
-    """Names of resources under the vendors' domains; the group is what follows the domain."""
+    """Matches resource names in the vendors' domains; the group is the part after the domain."""
     domains = "|".join(re.escape(vendor.resource_domain) for vendor in vendors if vendor.resource_domain)
     return re.compile(rf"(?:[a-z0-9-]+\.)*(?:{domains})/(.+)", re.ASCII)
 
@@ -36,41 +36,41 @@ def resources_of(vendors: Iterable[VendorDeclaration]) -> re.Pattern[str]:
 _RESOURCES = resources_of(declarations().values())
 
 
-class _Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Kept for as long as the object is there. There are no cycles in it to be looked for."""
+class _StoredObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Stored while the object exists. It has no reference cycles, so the garbage collector can skip it."""
 
 
-class NodeObject(_Held, frozen=True, kw_only=True, gc=False):
+class NodeObject(_StoredObject, frozen=True, kw_only=True, gc=False):
     name: str
     labels: Mapping[str, str]
     ready: bool
     accelerators: Mapping[str, int]  # allocatable by resource: nvidia.com/gpu, huawei.com/Ascend910 ...
-    vendor_annotations: tuple[tuple[str, str], ...] = ()  # those that vendors declare: key and text
+    vendor_annotations: tuple[tuple[str, str], ...] = ()  # key and text of annotations that vendors declare
     devices_annotation: str | None = None  # accelscope.io/devices
-    # accelscope.io/devices.<vendors>, of agents that read some vendors only, with their keys
+    # accelscope.io/devices.<vendors> of agents that read only some vendors: key and text
     devices_by_vendor: tuple[tuple[str, str], ...] = ()
 
 
-class AgentPod(_Held, frozen=True, kw_only=True, gc=False):
+class AgentPod(_StoredObject, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
-    node: str | None  # None: it has none yet
+    node: str | None  # None: not scheduled yet
     ip: str | None
     ready: bool
-    ports: Mapping[str, int]  # of its containers, by name
+    ports: Mapping[str, int]  # container ports by name
 
 
-class DriverPod(_Held, frozen=True, kw_only=True, gc=False):
+class DriverPod(_StoredObject, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None
-    vendor: str | None  # None: it is no pod of a driver
-    container: str | None  # where the vendor's tool is
-    ready: bool  # that container runs and is ready
+    vendor: str | None  # None: not a driver pod
+    container: str | None  # the container with the vendor's tool
+    ready: bool  # the container is running and ready
 
 
 class _Part(msgspec.Struct, rename="camel"):
-    """Of an object what is read; anything else in it is passed over."""
+    """The fields that are read; all others are ignored."""
 
 
 class _Metadata(_Part):
@@ -132,7 +132,7 @@ class _Pod(_Part):
 
 P = TypeVar("P", bound=_Part)
 
-# Thousands of nodes have the same labels. Not `sys.intern`: what it is given stays for good in Python 3.12.
+# Thousands of nodes have the same labels. `sys.intern` would never free them in Python 3.12.
 _shared_texts: dict[str, str] = {}
 
 
@@ -144,13 +144,13 @@ def _shared(text: str) -> str:
 
 @cache
 def vendor_annotations() -> Mapping[str, VendorDeclaration]:
-    """The vendors that declare an annotation, by its name."""
+    """Vendors by the name of the annotation that they declare."""
     vendors = declarations().values()
     return {vendor.annotation.name: vendor for vendor in vendors if vendor.annotation is not None}
 
 
 def decode_node(document: object) -> NodeObject:
-    """Raises DecodeError for what is no node."""
+    """Raises DecodeError if it is not a node."""
     node = _read(document, _Node)
     annotations = node.metadata.annotations or {}
     return NodeObject(
@@ -172,7 +172,7 @@ def decode_node(document: object) -> NodeObject:
 
 
 def decode_agent_pod(document: object) -> AgentPod:
-    """Raises DecodeError for what is no pod."""
+    """Raises DecodeError if it is not a pod."""
     pod = _read(document, _Pod)
     ports = (port for container in pod.spec.containers for port in container.ports or ())
     return AgentPod(
@@ -186,8 +186,8 @@ def decode_agent_pod(document: object) -> AgentPod:
 
 
 def decode_driver_pod(document: object) -> DriverPod:
-    """Any pod of a namespace with driver pods; those without a driver have no `container`. Raises DecodeError
-    for what is no pod."""
+    """Decodes any pod of a namespace with driver pods; `container` is None for other pods. Raises DecodeError
+    if it is not a pod."""
     pod = _read(document, _Pod)
     vendor, container = _driver_container(pod)
     return DriverPod(
@@ -232,7 +232,7 @@ def _read(document: object, kind: type[P]) -> P:
     if isinstance(part, _Pod):
         names.append(part.spec.node_name)
     if not names[0] or not all(not name or _NAME.fullmatch(name) for name in names):
-        raise DecodeError("an object with a name that none can have")
+        raise DecodeError("the object has an invalid name")
     return part
 
 
@@ -251,13 +251,13 @@ def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, object]) -> Mapping[str, int]:
-    """None of a resource is allocatable while all its devices are ill; where the node has none at all of it,
-    only the name is left of a device plugin that is gone."""
+    """Allocatable devices by resource. 0 means that all devices are unhealthy; without capacity it means that
+    the device plugin was removed, and the resource is left out."""
     found: dict[str, int] = {}
     for resource, quantity in allocatable.items():
         match = _RESOURCES.fullmatch(resource) if len(resource) <= _LONGEST_LABEL else None
         count = _count(quantity)
-        if match is None or _NO_DEVICE.search(match[1]) or count is None:
+        if match is None or _NOT_A_DEVICE.search(match[1]) or count is None:
             continue
         if count or _count(capacity.get(resource)):
             found[_shared(resource)] = count
@@ -271,7 +271,7 @@ def _count(quantity: object) -> int | None:
 
 
 def _annotation(annotations: Mapping[str, str], key: str) -> str | None:
-    """JSON by others; one with half a character in it could not be passed on."""
+    """None for a text that is too long or contains lone surrogates, which cannot be encoded."""
     text = annotations.get(key)
     if text is None or len(text) > _ANNOTATION_BYTES:
         return None

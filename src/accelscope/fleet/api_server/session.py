@@ -1,4 +1,4 @@
-"""One API server: requests, watches, and commands in pods."""
+"""A session with one API server: requests, informers, and commands in pods."""
 
 import asyncio
 import json
@@ -12,28 +12,27 @@ from urllib.parse import quote
 
 import aiohttp
 
+from accelscope.fleet.api_server.connection import ConnectionParameters, ConnectionResolver, Credentials
 from accelscope.fleet.api_server.http import Reply, Transport
-from accelscope.fleet.api_server.route import ConnectionParameters, ConnectionResolver, Credentials
 from accelscope.fleet.clusters.entry import Access
 from accelscope.kube.errors import KubeError, Reason, reason_for_status
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request, random_ratio
 
-# --- informer ------------------------------------------------------------
-# The fleet's informer: a task that keeps the objects of a list and its watch current.
+# --- Informer ---------------------------------------------------------------------
 
 
 T = TypeVar("T")
 
-MOST_ITEMS = 50_000  # ten times the nodes of a large cluster; a server that lists more is not believed
+MOST_ITEMS = 50_000  # ten times the nodes of a large cluster; longer lists are rejected
 _LIST_BYTES = 1 << 30  # 20,000 nodes of 20 KB are 400 MB
 _LIST_SECONDS = 300.0
-_LOOK_SECONDS = 1.0
+_CHECK_CREDENTIALS_SECONDS = 1.0
 _COMPRESSED: Mapping[str, str] = MappingProxyType({})
-_PLAIN = MappingProxyType({"Accept-Encoding": "identity"})  # an event that waits in a compressor is late
+_PLAIN = MappingProxyType({"Accept-Encoding": "identity"})  # compression delays events
 
 
 class StreamingClient(Protocol):
-    """What of a session is needed here."""
+    """The part of `Session` that an informer uses."""
 
     def stream(
         self,
@@ -48,9 +47,9 @@ class StreamingClient(Protocol):
 
 
 class Informer(Generic[T]):
-    """Drives a ListWatch over a session. `items` is replaced whole and never changed; `version` increases
-    whenever it is. While the server is out of reach, items are the last known ones. To be made in a running
-    loop."""
+    """Keeps the objects of a collection current with a list and a watch. `items` is replaced as a whole and
+    never modified; `version` increases with each replacement. While the server is unreachable, `items` are
+    the last known ones. Create it in a running loop."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Informer(Generic[T]):
             most_items=most_items,
             random=random,
         )
-        self.synced = asyncio.Event()  # set once there has been a whole list
+        self.synced = asyncio.Event()  # set after the first complete list
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -86,7 +85,7 @@ class Informer(Generic[T]):
 
     @property
     def error(self) -> KubeError | None:
-        """Why items are not current; None: they are, except during a disconnect of a few seconds."""
+        """Why `items` are not current; None: they are, or were a few seconds ago."""
         return self._machine.failure
 
     @property
@@ -109,7 +108,7 @@ class Informer(Generic[T]):
                     await self._request(step)
             except KubeError as error:
                 self._machine.failed(error)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, it must not end the task
+            except Exception as fault:  # noqa: BLE001 - must not end the task
                 self._machine.broke(fault)
             if self._machine.synced:
                 self.synced.set()
@@ -119,7 +118,7 @@ class Informer(Generic[T]):
             async with asyncio.timeout(request.total_seconds):
                 await self._follow(request)
         except TimeoutError:
-            text = f"the list of {request.path} was not whole after {_LIST_SECONDS:g} s"
+            text = f"the list of {request.path} was not complete after {_LIST_SECONDS:g} s"
             raise KubeError(Reason.TIMEOUT, text) from None
 
     async def _follow(self, request: Request) -> None:
@@ -134,7 +133,7 @@ class Informer(Generic[T]):
             async for piece in pieces:
                 for _ in self._machine.feed(piece):
                     await asyncio.sleep(0)
-                await asyncio.sleep(0)  # also where a piece has few objects, or none
+                await asyncio.sleep(0)  # also for pieces with few objects
         for _ in self._machine.end():
             await asyncio.sleep(0)
 
@@ -142,26 +141,28 @@ class Informer(Generic[T]):
         if not pause.refused:
             await self._sleep(pause.seconds)
             return
-        seconds, shown = pause.seconds, await self._session.credentials()
+        seconds, rejected = pause.seconds, await self._session.credentials()
         while seconds > 0:
-            await self._sleep(min(seconds, _LOOK_SECONDS))
-            seconds -= _LOOK_SECONDS
-            if await self._session.credentials() != shown:
+            await self._sleep(min(seconds, _CHECK_CREDENTIALS_SECONDS))
+            seconds -= _CHECK_CREDENTIALS_SECONDS
+            if await self._session.credentials() != rejected:
                 return
 
 
-# They differ in how the end of stdin is told, of which there is none here.
+# --- Commands in pods -------------------------------------------------------------
+
+# They differ only in how stdin is closed, which is not used.
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _STATUS_BYTES = 64 << 10
-# Container runtimes tell the cause last, behind the words of all who passed it on.
+# Container runtimes put the cause at the end of a long message.
 _CAUSE_CHARACTERS = 150
 _NO_SUCH_PROGRAM = ("executable file not found", "no such file or directory")
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A command that ran to its end, well or not."""
+    """The result of a command that has exited."""
 
     stdout: bytes
     stderr: bytes
@@ -169,30 +170,30 @@ class ExecResult:
 
 
 class ExecOutput:
-    """What a command wrote, as long as that is not too much. Raises KubeError."""
+    """Collects the output of a command up to a limit. Raises KubeError."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._channels = {_STDOUT: bytearray(), _STDERR: bytearray(), _STATUS: bytearray()}
 
     def feed(self, frame: bytes) -> None:
-        """One message: the channel's number, then what was written to it."""
+        """Takes one message: the number of the channel, then its data."""
         if not frame:
-            raise KubeError(Reason.BAD_ANSWER, "the command's answer has a frame without a channel")
+            raise KubeError(Reason.BAD_ANSWER, "the command's stream has a frame without a channel")
         channel = self._channels.get(frame[0])
         if channel is None:
-            return  # 0 is stdin's and 255 says that a channel is closed: nothing to take
+            return  # 0 is stdin, 255 closes a channel
         channel += memoryview(frame)[1:]
         if len(self._channels[_STATUS]) > _STATUS_BYTES:
-            raise KubeError(Reason.BAD_ANSWER, "the command's status is far too long")
+            raise KubeError(Reason.BAD_ANSWER, "the command's status is too long")
         if len(self._channels[_STDOUT]) + len(self._channels[_STDERR]) > self._limit:
             raise KubeError(Reason.TOO_LARGE, f"the command wrote more than {self._limit} bytes")
 
     def result(self) -> ExecResult:
-        """Once the connection has ended."""
+        """Call it after the connection was closed."""
         status = bytes(self._channels[_STATUS])
         if not status:
-            raise KubeError(Reason.UNREACHABLE, "the connection ended before the command did")
+            raise KubeError(Reason.UNREACHABLE, "the connection was closed before the command exited")
         return ExecResult(bytes(self._channels[_STDOUT]), bytes(self._channels[_STDERR]), _exit_code(status))
 
 
@@ -200,22 +201,22 @@ async def run_to_end(connection: aiohttp.ClientWebSocketResponse, output: ExecOu
     """Raises KubeError."""
     if connection.protocol not in PROTOCOLS:
         raise KubeError(
-            Reason.BAD_ANSWER, "the server speaks neither v5.channel.k8s.io nor v4.channel.k8s.io"
+            Reason.BAD_ANSWER, "the server supports neither v5.channel.k8s.io nor v4.channel.k8s.io"
         )
     async for message in connection:
         if message.type is aiohttp.WSMsgType.BINARY:
             output.feed(message.data)
         elif message.type is aiohttp.WSMsgType.TEXT:
-            raise KubeError(Reason.BAD_ANSWER, "the command's answer is text where frames are due")
+            raise KubeError(Reason.BAD_ANSWER, "the command's stream contains text instead of binary frames")
         elif message.type is aiohttp.WSMsgType.ERROR:
             raise KubeError(
-                Reason.BAD_ANSWER, "the command's answer is no WebSocket stream, or one frame is too large"
+                Reason.BAD_ANSWER, "the command's stream is not WebSocket, or a frame is too large"
             )
     return output.result()
 
 
 def _exit_code(content: bytes) -> int:
-    """Of a v1.Status. What is no exit code is why the command could not be run at all."""
+    """The exit code in a v1.Status. Raises KubeError if the command was not run."""
     try:
         status = json.loads(content)
     except (ValueError, RecursionError):
@@ -236,33 +237,35 @@ def _exit_code(content: bytes) -> int:
             if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) < 10:
                 return int(code)
     code, message = status.get("code"), status.get("message")
-    told = message if isinstance(message, str) else "no reason told"
-    if any(words in told for words in _NO_SUCH_PROGRAM):
+    text = message if isinstance(message, str) else "no reason given"
+    if any(words in text for words in _NO_SUCH_PROGRAM):
         reason = Reason.NOT_FOUND
     else:
         reason = reason_for_status(code) if isinstance(code, int) else Reason.SERVER_ERROR
-    cause = told if len(told) <= _CAUSE_CHARACTERS else f"… {told[-_CAUSE_CHARACTERS:]}"
+    cause = text if len(text) <= _CAUSE_CHARACTERS else f"… {text[-_CAUSE_CHARACTERS:]}"
     raise KubeError(reason, f"the command was not run: {cause}")
 
+
+# --- Session ----------------------------------------------------------------------
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _FRAME_BYTES = 1 << 20  # API servers send 32 KiB at a time
 
 
 def pod_proxy_path(namespace: str, pod: str, port: int, path: str, scheme: str = "http") -> str:
-    """A pod's port through the API server, which needs `get` on `pods/proxy`. It drops the Authorization
-    header, and with https it checks no certificate."""
+    """Path of a pod's port through the API server; needs `get` on `pods/proxy`. The API server removes the
+    Authorization header, and does not verify certificates of https."""
     target = f"https:{pod}:{port}" if scheme == "https" else f"{pod}:{port}"
     names = f"namespaces/{quote(namespace, safe='')}/pods/{quote(target, safe=':')}"
     return f"/api/v1/{names}/proxy/{path.lstrip('/')}"
 
 
 class Session:
-    """Everything raises KubeError only, whose text never holds a token. Nothing is opened before it is asked
-    for; kubeconfigs, tokens and certificates are read anew when they change.
+    """A client of one API server. Methods raise only KubeError, whose text never contains a token.
+    Connections are opened on first use; kubeconfigs, tokens and certificates are reloaded when they change.
 
-    Of `connections` each request takes one; who waits for one does not lose its time by that. Watches and
-    commands do not count among them."""
+    Each request uses one of `connections`, and its timeout begins when one is free. Watches and commands are
+    not limited by `connections`."""
 
     def __init__(
         self,
@@ -272,7 +275,7 @@ class Session:
         timeout_seconds: float = 10.0,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._routes = ConnectionResolver(access, environ)
+        self._connections = ConnectionResolver(access, environ)
         self._transport = Transport(connections=connections)
         self._timeout_seconds = timeout_seconds
 
@@ -285,9 +288,9 @@ class Session:
         timeout_seconds: float | None = None,
         at: str | None = None,
     ) -> Reply:
-        """An answer of 2xx or 304. `at` is the URL of another server that the same trust and credentials are
-        for: one of many agents."""
-        return await self._ask(
+        """Returns 2xx and 304. `at` is the URL of another server with the same CA and credentials, such as an
+        agent."""
+        return await self._request_reply(
             "GET",
             path,
             None,
@@ -306,7 +309,7 @@ class Session:
         limit_bytes: int,
         timeout_seconds: float | None = None,
     ) -> Reply:
-        return await self._ask(
+        return await self._request_reply(
             "POST",
             path,
             body,
@@ -325,11 +328,11 @@ class Session:
         timeout_seconds: float,
         limit_bytes: int,
     ) -> ExecResult:
-        """Run a command without a shell and wait for its end. The time is for all of it; when it is over, the
-        command is left to itself, for the protocol knows no way to end it.
+        """Runs a command without a shell and waits until it exits. After the timeout the command continues to
+        run: the protocol cannot stop it.
 
-        WebSocket begins with GET: before Kubernetes 1.35 that needs `get` on `pods/exec`, since then
-        `create`."""
+        WebSocket uses GET, which needs `get` on `pods/exec` before Kubernetes 1.35, and `create` since
+        then."""
         parameters = [("container", container), ("stdout", "true"), ("stderr", "true")]
         parameters += [("command", word) for word in command]
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters)
@@ -337,21 +340,21 @@ class Session:
         path = f"/api/v1/{names}/exec?{query}"
         what = f"{command[0]} in {namespace}/{pod}"
 
-        async def run(route: ConnectionParameters) -> ExecResult:
-            url = route.url + path
+        async def run(connection: ConnectionParameters) -> ExecResult:
+            url = connection.url + path
             async with self._transport.websocket(
-                route, url, protocols=PROTOCOLS, begin_seconds=timeout_seconds, limit_bytes=_FRAME_BYTES
-            ) as connection:
-                return await run_to_end(connection, ExecOutput(limit_bytes))
+                connection, url, protocols=PROTOCOLS, begin_seconds=timeout_seconds, limit_bytes=_FRAME_BYTES
+            ) as websocket:
+                return await run_to_end(websocket, ExecOutput(limit_bytes))
 
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await self._with_credentials(run)
         except TimeoutError:
-            text = f"{what}: it did not end within {timeout_seconds:g} s"
+            text = f"{what} did not exit within {timeout_seconds:g} s"
             raise KubeError(Reason.TIMEOUT, text) from None
 
-    def follow(
+    def informer(
         self,
         collection: Collection,
         *,
@@ -359,7 +362,7 @@ class Session:
         key: Callable[[T], str],
         keep: Callable[[T], bool] | None = None,
     ) -> Informer[T]:
-        """List and watch from now on, in a task: call it in a running loop, and close what it gives."""
+        """Starts an informer. Call it in a running loop; the caller closes the informer."""
         return Informer(self, collection, decode=decode, key=key, keep=keep)
 
     @asynccontextmanager
@@ -371,13 +374,13 @@ class Session:
         idle_seconds: float | None = None,
         limit_bytes: int | None = None,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of an answer to GET, in pieces while it comes."""
+        """The body of a GET response in pieces, as they arrive."""
         async with AsyncExitStack() as stack:
 
-            async def begin(route: ConnectionParameters) -> AsyncIterator[bytes]:
+            async def begin(connection: ConnectionParameters) -> AsyncIterator[bytes]:
                 streamed = self._transport.stream(
-                    route,
-                    route.url + path,
+                    connection,
+                    connection.url + path,
                     headers=headers,
                     begin_seconds=self._timeout_seconds,
                     idle_seconds=self._timeout_seconds if idle_seconds is None else idle_seconds,
@@ -388,13 +391,13 @@ class Session:
             yield await self._with_credentials(begin)
 
     async def credentials(self) -> Credentials | None:
-        """Those that would be shown now; None where there is something wrong with them."""
-        return await self._routes.credentials()
+        """The credentials of the next request; None if they cannot be read."""
+        return await self._connections.credentials()
 
     async def close(self) -> None:
         await self._transport.close()
 
-    async def _ask(
+    async def _request_reply(
         self,
         method: str,
         path: str,
@@ -405,28 +408,28 @@ class Session:
         timeout_seconds: float | None,
         at: str | None = None,
     ) -> Reply:
-        async def ask(route: ConnectionParameters) -> Reply:
+        async def send(connection: ConnectionParameters) -> Reply:
             return await self._transport.fetch(
                 method,
-                route,
-                (route.url if at is None else at) + path,
+                connection,
+                (connection.url if at is None else at) + path,
                 headers=headers,
                 body=body,
                 limit_bytes=limit_bytes,
                 timeout_seconds=self._timeout_seconds if timeout_seconds is None else timeout_seconds,
             )
 
-        return await self._with_credentials(ask)
+        return await self._with_credentials(send)
 
-    async def _with_credentials(self, ask: Callable[[ConnectionParameters], Awaitable[T]]) -> T:
-        """Once more with new credentials, where the first are refused and there are others."""
-        route = await self._routes.current()
+    async def _with_credentials(self, send: Callable[[ConnectionParameters], Awaitable[T]]) -> T:
+        """Retries once with new credentials if the server rejects the current ones."""
+        connection = await self._connections.current()
         try:
-            return await ask(route)
+            return await send(connection)
         except KubeError as error:
-            if error.status != 401 or not self._routes.refused(route):
+            if error.status != 401 or not self._connections.reject(connection):
                 raise
-            renewed = await self._routes.current()
-            if renewed.credentials == route.credentials:
+            renewed = await self._connections.current()
+            if renewed.credentials == connection.credentials:
                 raise
-        return await ask(renewed)
+        return await send(renewed)

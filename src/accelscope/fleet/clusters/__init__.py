@@ -1,4 +1,4 @@
-"""The clusters file and kubeconfigs: which clusters there are, where, and who we are to them."""
+"""The list of clusters, from the clusters file or a kubeconfig: addresses, credentials and sources."""
 
 from accelscope.fleet.clusters.clusters_file import ClustersFile, load_clusters
 from accelscope.fleet.clusters.entry import (

@@ -1,4 +1,4 @@
-"""The clusters file: YAML, checked whole before any of it counts."""
+"""The clusters file: YAML, validated as a whole before it is used."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -41,14 +41,14 @@ from accelscope.fleet.clusters.kubeconfig import kubeconfig_paths
 T = TypeVar("T")
 
 _ID = Text(
-    "an id: small letters, digits, - and ., a letter or digit at both ends",
+    "an id of lower-case letters, digits, - and ., with a letter or digit at both ends",
     CLUSTER_ID,
 )
 _NAMESPACE = Text("the name of a namespace", r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _TIMEOUT = Duration(0.1, 300)
 _AGENT_PORT = WholeNumber(1, 65535, "a port")
-_CLUSTER_SOURCES = ("agents", "exec", "annotations")  # that need the cluster's API server
-# Through the pod proxy it is the API server that talks to agents, and it checks no certificate of theirs.
+_CLUSTER_SOURCES = ("agents", "exec", "annotations")  # need the cluster's API server
+# With the pod proxy the API server connects to agents and does not verify their certificates.
 _DIRECT_ONLY = (
     "caFile",
     "clientCertificateFile",
@@ -59,7 +59,7 @@ _DIRECT_ONLY = (
 
 
 class ClustersFile:
-    """The file, and whether it has another content than before. Who uses it keeps the last good list."""
+    """The clusters file and its changes. The user of this class keeps the last valid list."""
 
     def __init__(self, path: str, environ: Mapping[str, str] = os.environ) -> None:
         self.path = path
@@ -67,25 +67,25 @@ class ClustersFile:
         self._watch = FileWatch(path)
 
     def changed(self) -> bool:
-        """Since the last call, or since this object was made."""
+        """Whether the content has changed since the last call, or since the object was created."""
         return self._watch.changed()
 
     def load(self) -> tuple[ClusterEntry, ...]:
-        """Raises ConfigError: one line that names file, line and key."""
+        """Raises ConfigError: one line with file, line and key."""
         return load_clusters(self.path, self._environ)
 
 
 def load_clusters(path: str, environ: Mapping[str, str] = os.environ) -> tuple[ClusterEntry, ...]:
-    """Raises ConfigError: one line that names file, line and key. Paths in it are relative to its folder."""
+    """Paths in the file are relative to its folder. Raises ConfigError: one line with file, line and key."""
     document = Section(read_document(path), file=path)
     if not document.has("clusters"):
-        raise document.error(None, "there is no list under clusters:")
+        raise document.error(None, "clusters: is missing")
     reader = _Reader(Path(path).parent, environ)
     entries: dict[str, ClusterEntry] = {}
     for section in document.sections("clusters"):
         entry = reader.cluster(section)
         if entry.id in entries:
-            raise section.error("id", f"{quoted(entry.id)} is given to two clusters")
+            raise section.error("id", f"two clusters have the id {quoted(entry.id)}")
         entries[entry.id] = entry
     document.finish()
     return tuple(entries.values())
@@ -125,18 +125,18 @@ class _Reader:
 
     def _check(self, section: Section, sources: Section | None, entry: ClusterEntry) -> None:
         if sources is not None and not any(map(sources.has, (*_CLUSTER_SOURCES, "prometheus"))):
-            raise section.error("sources", "empty; leave sources out for agents, exec and annotations")
+            raise section.error("sources", "empty; omit sources for agents, exec and annotations")
         if entry.access is not None:
             return
         if sources is None:
-            raise section.error(None, "there is neither kubeconfig nor server, nor a prometheus source")
+            raise section.error(None, "needs kubeconfig, server or a prometheus source")
         for source in filter(sources.has, _CLUSTER_SOURCES):
-            raise sources.error(source, "this source needs kubeconfig or server beside sources")
+            raise sources.error(source, "this source needs kubeconfig or server")
 
     def _access(self, section: Section) -> Access | None:
         kubeconfig, server = section.optional_section("kubeconfig"), section.optional_section("server")
         if kubeconfig is not None and server is not None:
-            raise section.error("server", "a cluster is reached by kubeconfig or by server, not by both")
+            raise section.error("server", "kubeconfig and server exclude each other")
         if kubeconfig is not None:
             path = self._path(kubeconfig, "path")
             context = kubeconfig.take("context", LINE)
@@ -180,7 +180,7 @@ class _Reader:
         section.finish()
         for key in filter(section.has, _DIRECT_ONLY):
             if entry.via == "proxy" or entry.scheme == "http":
-                raise section.error(key, "this needs via: direct and scheme: https")
+                raise section.error(key, "requires via: direct and scheme: https")
         self._check_tls(section, entry)
         return entry
 
@@ -195,7 +195,7 @@ class _Reader:
         )
         section.finish()
         if not entry.namespaces:
-            raise section.error("namespaces", "there is none; leave the exec source out to turn it off")
+            raise section.error("namespaces", "empty; remove the exec source to turn it off")
         return entry
 
     def _annotations(self, section: Section) -> AnnotationsEntry:
@@ -224,7 +224,7 @@ class _Reader:
     def _source(
         sources: Section | None, key: str, read: Callable[[Section], T], default: T | None
     ) -> T | None:
-        """Without a list of sources, those with a default are on."""
+        """Without `sources`, those with a default are enabled."""
         if sources is None:
             return default
         section = sources.optional_section(key)
@@ -233,9 +233,11 @@ class _Reader:
     @staticmethod
     def _check_tls(section: Section, entry: AddressAccess | AgentsEntry | PrometheusEntry) -> None:
         if entry.insecure_skip_tls_verify and entry.ca_file is not None:
-            raise section.error("insecureSkipTlsVerify", "this and caFile exclude each other")
+            raise section.error(
+                "insecureSkipTlsVerify", "insecureSkipTlsVerify and caFile exclude each other"
+            )
         if entry.client_key_file is not None and entry.client_certificate_file is None:
-            raise section.error("clientKeyFile", "there is no clientCertificateFile")
+            raise section.error("clientKeyFile", "requires clientCertificateFile")
 
     @staticmethod
     def _url(section: Section, *, plain_http: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Clusters of the clusters file, and the servers and identities that they resolve to. No I/O."""
+"""Entries of the clusters file, and the servers and identities that they resolve to. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,17 +31,17 @@ class KubeconfigAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressAccess:
-    """A server by its URL. Any HTTP server may be meant: agents and stores are reached in the same way."""
+    """A server by URL. Also used for agents and stores."""
 
     url: str
     token_file: str | None = None
-    ca_file: str | None = None  # None: the authorities that the system trusts
+    ca_file: str | None = None  # None: the CAs of the system
     insecure_skip_tls_verify: bool = False
-    tls_server_name: str | None = None  # the name in the certificate, where it is not the URL's host
+    tls_server_name: str | None = None  # name in the certificate, if it differs from the URL's host
     proxy_url: str | None = None
     client_certificate_file: str | None = None
     client_key_file: str | None = None
-    plain_http: bool = False  # http is taken for other machines too, as long as no secret is sent
+    plain_http: bool = False  # allows http to other machines if no secret is sent
 
 
 Access = KubeconfigAccess | AddressAccess
@@ -49,7 +49,8 @@ Access = KubeconfigAccess | AddressAccess
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentsEntry:
-    """Agents found by label; read through the API server's pod proxy, or straight at the pod's address."""
+    """Agents selected by label, read through the pod proxy of the API server or directly at the pod's
+    address."""
 
     namespace: str = "accelscope-system"
     label_selector: str = AGENTS_SELECTOR
@@ -66,18 +67,18 @@ class AgentsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecEntry:
-    """A vendor's tool in its driver pods."""
+    """Commands in the driver pods of vendors."""
 
     namespaces: tuple[str, ...] = DRIVER_NAMESPACES
-    timeout_seconds: float = 10.0  # for one command
-    concurrency: int = 16  # commands at a time in this cluster
-    ttl_seconds: float = 15.0  # how long an answer is good for
-    per_second: float = 50.0  # commands begun, at most
+    timeout_seconds: float = 10.0  # per command
+    concurrency: int = 16  # concurrent commands
+    ttl_seconds: float = 15.0  # how long a result is reused
+    per_second: float = 50.0  # started commands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationsEntry:
-    """What collectors write into Node objects; nothing to set."""
+    """Annotations that collectors write on Node objects; has no settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class PrometheusEntry:
     client_key_file: str | None = None
     tls_server_name: str | None = None
     insecure_skip_tls_verify: bool = False
-    matchers: Mapping[str, str] = field(default_factory=dict)  # labels that this cluster's series have
+    matchers: Mapping[str, str] = field(default_factory=dict)  # labels of this cluster's series
     tenant: str | None = None  # X-Scope-OrgID
     timeout_seconds: float = 20.0
 
@@ -99,10 +100,10 @@ class PrometheusEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEntry:
     id: str
-    name: str | None = None  # for people
+    name: str | None = None  # display name
     simulated: bool = False
     gpu: GpuSetting = "auto"
-    access: Access | None = None  # None: only a store is asked
+    access: Access | None = None  # None: only the Prometheus source is used
     agents: AgentsEntry | None = None
     exec: ExecEntry | None = None
     annotations: AnnotationsEntry | None = None
@@ -110,7 +111,7 @@ class ClusterEntry:
 
     @property
     def secret_files(self) -> tuple[str, ...]:
-        """Paths of the files with what opens the cluster, its agents and its store."""
+        """Files with credentials of the cluster, its agents and its store."""
         paths: list[str | None] = []
         if isinstance(self.access, KubeconfigAccess):
             paths += self.access.paths
@@ -122,11 +123,11 @@ class ClusterEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    url: str  # without a slash at its end
-    authority: PemSource | None = None  # None: the authorities that the system trusts
+    url: str  # without a trailing slash
+    authority: PemSource | None = None  # None: the CAs of the system
     skip_tls_verify: bool = False
     tls_server_name: str | None = None
-    proxy_url: str | None = field(default=None, repr=False)  # may hold a password
+    proxy_url: str | None = field(default=None, repr=False)  # may contain a password
     compression: bool = True
 
 
@@ -134,19 +135,20 @@ class Server:
 class CredentialPlugin:
     """A command that prints an ExecCredential."""
 
-    name: str  # the user's in the kubeconfig, for errors
+    name: str  # kubeconfig and user, for errors
     api_version: str
     command: str
     arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     install_hint: str | None = None
-    # JSON of spec.cluster, where the plugin asks for it.
+    # JSON of spec.cluster, if the plugin needs it.
     cluster: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Several of these may be given: a token is shown beside a certificate, and before what a plugin says."""
+    """Credentials of a user. A token is used together with a certificate and takes precedence over a
+    plugin."""
 
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
@@ -159,29 +161,28 @@ class Identity:
 
 
 def checked_url(url: str, *, plain_http: bool = False) -> str:
-    """The URL without a slash at its end. With `plain_http`, http is taken for other machines too. Raises
-    ConfigError."""
-    # What there is against http is the token that it would show; all other rules of a URL stay.
-    judged = f"https{url.removeprefix('http')}" if plain_http and url.startswith("http://") else url
+    """The URL without a trailing slash. `plain_http` allows http to other machines. Raises ConfigError."""
+    # http is rejected because it exposes the token; all other rules apply to both schemes.
+    checked = f"https{url.removeprefix('http')}" if plain_http and url.startswith("http://") else url
     try:
-        Endpoint(judged)
+        Endpoint(checked)
     except EndpointError as error:
         raise ConfigError(str(error)) from None
     return url.rstrip("/")
 
 
 def checked_proxy(url: str, *, credentials: bool = True) -> str:
-    """Without `credentials`, a user or password in it is refused. Raises ConfigError, whose text holds the
-    scheme at most: the rest may be a password."""
+    """Without `credentials`, a URL with a user or password is rejected. Raises ConfigError, whose text
+    contains at most the scheme: the rest may be a password."""
     try:
         parts = urlsplit(url)
         host = parts.hostname if parts.port != 0 else None
     except ValueError:
-        raise ConfigError("the proxy's URL is not valid") from None
+        raise ConfigError("the URL of the proxy is not valid") from None
     if parts.scheme.startswith("socks"):
-        raise ConfigError(f"a proxy of type {parts.scheme} is not supported; http and https are")
+        raise ConfigError(f"{parts.scheme} proxies are not supported; use http or https")
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("the proxy's URL is not http:// or https:// with a host")
+        raise ConfigError("the URL of the proxy must be http:// or https:// with a host")
     if not credentials and "@" in parts.netloc:
-        raise ConfigError("a URL with a user or password in it; put it into a kubeconfig, as its proxy-url")
+        raise ConfigError("must not contain a user or password; use proxy-url in a kubeconfig")
     return url

@@ -1,5 +1,6 @@
-"""Kubeconfigs as kubectl reads them: several files merged, and a context of them resolved to a server and an
-identity. Also the clusters that need no file: kubectl's own, or that of the pod."""
+"""Kubeconfigs as kubectl reads them: several files are merged, and a context is resolved to a server and an
+identity. Also the default cluster without a clusters file: kubectl's current context, or the pod's
+cluster."""
 
 import base64
 import json
@@ -34,7 +35,7 @@ from accelscope.kube.endpoint import PemSource, in_cluster
 _LOADER = yaml.CBaseLoader if yaml.__with_libyaml__ else yaml.BaseLoader
 _PLUGIN_GROUP = "client.authentication.k8s.io"
 _PLUGIN_VERSIONS = (f"{_PLUGIN_GROUP}/v1", f"{_PLUGIN_GROUP}/v1beta1")
-_PLUGIN_EXTENSION = f"{_PLUGIN_GROUP}/exec"  # in a cluster: further data for its plugins
+_PLUGIN_EXTENSION = f"{_PLUGIN_GROUP}/exec"  # extension of a cluster with data for plugins
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TEXT = Text("text", r"(?s).*", secret=True)
 
@@ -54,8 +55,8 @@ _BASE64 = _Base64()
 
 
 class KubeconfigEntry(Section):
-    """A named cluster, user or context. As with kubectl, empty values count as not given and unknown keys are
-    ignored. Errors show no text: it may be a secret."""
+    """A named cluster, user or context. As in kubectl, empty values count as missing and unknown keys are
+    ignored. Errors never contain values, which may be secrets."""
 
     def path(self, key: str) -> str:
         return f"{self.where}: {key}" if self.where else key
@@ -79,7 +80,7 @@ class KubeconfigEntry(Section):
         return Path(str(self.file)).parent
 
     def pem(self, key: str) -> PemSource | None:
-        """`key` names a file, `key-data` is the content in base64, which takes precedence."""
+        """`key` is a path, `key-data` is base64 and takes precedence."""
         content = self.take(f"{key}-data", _BASE64)
         if content is not None:
             return PemSource(f"{key}-data of {self.file}: {self.where}", content=content)
@@ -96,7 +97,7 @@ class Kubeconfig:
     users: Mapping[str, KubeconfigEntry]
 
     def server(self, context: str | None = None) -> tuple[Server, Identity]:
-        """Raises ConfigError, whose text never holds a secret."""
+        """Raises ConfigError, whose text never contains a secret."""
         found = self._context(context)
         cluster = self._named(self.clusters, "cluster", found)
         server = _server(cluster)
@@ -108,10 +109,10 @@ class Kubeconfig:
         wanted = name or self.current_context
         files = ":".join(self.paths)
         if wanted is None:
-            raise ConfigError(f"{files}: there is no current context; name one")
+            raise ConfigError(f"{files}: no current context; choose one with --kube-context")
         if wanted not in self.contexts:
-            known = ", ".join(sorted(self.contexts)) or "none at all"
-            raise ConfigError(f"{files}: there is no context {quoted(wanted)}; there is {known[:200]}")
+            known = ", ".join(sorted(self.contexts)) or "none"
+            raise ConfigError(f"{files}: context {quoted(wanted)} not found; contexts: {known[:200]}")
         return self.contexts[wanted]
 
     @staticmethod
@@ -120,14 +121,14 @@ class Kubeconfig:
     ) -> KubeconfigEntry:
         name = context.text(kind)
         if name is None:
-            raise context.error(None, f"names no {kind}")
+            raise context.error(None, f"has no {kind}")
         if name not in entries:
-            raise context.error(None, f"there is no {kind} {quoted(name)}")
+            raise context.error(None, f"{kind} {quoted(name)} not found")
         return entries[name]
 
 
 def kubeconfig_paths(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The files that kubectl would merge."""
+    """The files that kubectl merges."""
     listed = [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     if listed:
         return tuple(dict.fromkeys(listed))
@@ -136,11 +137,11 @@ def kubeconfig_paths(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def read_kubeconfig(paths: Sequence[str]) -> Kubeconfig:
-    """Merged: of two things with one name the first counts, and files that are not there are passed over
-    unless all of them are. Raises ConfigError."""
+    """Merges the files: the first entry of a name counts, and missing files are ignored unless all are
+    missing. Raises ConfigError."""
     present = [path for path in paths if os.path.lexists(path)]
     if not present:
-        raise ConfigError(f"{':'.join(paths) or 'kubeconfig'}: there is no such file")
+        raise ConfigError(f"{':'.join(paths) or 'kubeconfig'}: file not found")
     current: str | None = None
     merged: dict[str, dict[str, KubeconfigEntry]] = {"contexts": {}, "clusters": {}, "users": {}}
     for path in present:
@@ -159,11 +160,11 @@ def _document(path: str) -> KubeconfigEntry:
 def _parsed(text: str) -> object:
     if text.lstrip().startswith("{"):
         try:
-            return json.loads(text)  # may hold tabs, which YAML refuses
+            return json.loads(text)  # may contain tabs, which YAML rejects
         except ValueError:
-            pass  # YAML may begin so, too
-    # All scalars as text: a token of digits is not a number.
-    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - makes nothing but text, lists and dicts
+            pass  # also valid as the beginning of YAML
+    # Scalars stay text, so that a token of digits is not a number.
+    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - creates only text, lists and dicts
 
 
 def _entries(document: KubeconfigEntry, plural: str) -> Iterator[tuple[str, KubeconfigEntry]]:
@@ -202,12 +203,10 @@ def _server(cluster: KubeconfigEntry) -> Server:
 
 def identity_of(user: KubeconfigEntry, cluster: KubeconfigEntry) -> Identity:
     if user.raw("auth-provider"):
-        raise user.error(
-            "auth-provider", "removed from Kubernetes in 1.26; use an exec credential plugin in its place"
-        )
+        raise user.error("auth-provider", "removed in Kubernetes 1.26; use an exec credential plugin")
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
-        raise user.error(None, "client-certificate and client-key belong together")
+        raise user.error(None, "client-certificate and client-key must be set together")
     username, password = user.text("username"), user.text("password")
     if (user.text("token") or user.text("tokenFile")) and username:
         raise user.error(None, "a token and a username exclude each other")
@@ -230,7 +229,7 @@ def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     extra = user.section("as-user-extra")
     if name is None:
         if groups or uid or extra.keys:
-            raise user.error(None, "as-groups, as-uid and as-user-extra need as")
+            raise user.error(None, "as-groups, as-uid and as-user-extra require as")
         return ()
     fields = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
     if uid is not None:
@@ -240,7 +239,7 @@ def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
         fields += [(header, value) for value in extra.take_each(key, _TEXT)]
     for _, value in fields:
         if not value.isprintable():
-            raise user.error(None, "what is impersonated holds control characters")
+            raise user.error(None, "impersonation values contain control characters")
     return tuple(fields)
 
 
@@ -256,11 +255,11 @@ def _plugin(user: KubeconfigEntry, cluster: KubeconfigEntry) -> CredentialPlugin
     if command is None:
         raise plugin.error(None, "has no command")
     if plugin.text("interactiveMode") == "Always":
-        raise plugin.error(None, "interactiveMode is Always, and there is nobody here to answer it")
+        raise plugin.error(None, "interactiveMode Always is not supported: the fleet has no terminal")
     return CredentialPlugin(
         name=f"{user.file}: {user.where}",
         api_version=str(version),
-        # As with a shell: a name alone is looked for in PATH, a path is one, relative to the kubeconfig.
+        # A name is searched in PATH; a path is relative to the kubeconfig.
         command=str(plugin.folder / command) if "/" in command else command,
         arguments=plugin.take_each("args", _TEXT),
         environment=tuple(
@@ -292,7 +291,7 @@ def _cluster_json(cluster: KubeconfigEntry) -> str:
 
 
 def resolve(access: Access) -> tuple[Server, Identity]:
-    """Reads kubeconfigs, and no other file. Raises ConfigError, whose text never holds a secret."""
+    """Reads no files except kubeconfigs. Raises ConfigError, whose text never contains a secret."""
     if isinstance(access, KubeconfigAccess):
         return read_kubeconfig(access.paths).server(access.context)
     if access.client_key_file is not None and access.client_certificate_file is None:
@@ -305,40 +304,44 @@ def resolve(access: Access) -> tuple[Server, Identity]:
         proxy_url=None if access.proxy_url is None else checked_proxy(access.proxy_url),
     )
     certificate = _file(access.client_certificate_file)
-    key = _file(access.client_key_file) or certificate  # one file may hold both
+    key = _file(access.client_key_file) or certificate  # one file may contain both
     return server, Identity(token_file=access.token_file, certificate=certificate, key=key)
 
 
 def default_clusters(environ: Mapping[str, str], context: str | None = None) -> tuple[ClusterEntry, ...]:
-    """Without a file: what kubectl would talk to (with `--context`, where one is given), which in a pod
-    without a kubeconfig is the pod's own cluster. Raises ConfigError."""
+    """The cluster without a clusters file: the one that kubectl uses, or in a pod without a kubeconfig the
+    pod's own. Raises ConfigError."""
     paths = kubeconfig_paths(environ)
     if context is not None:
-        read_kubeconfig(paths).server(context)  # at the start is the time to say that there is none
+        read_kubeconfig(paths).server(context)  # fails at the start if it is invalid
     elif any(Path(path).exists() for path in paths):
         context = read_kubeconfig(paths).current_context
     if context is not None:
-        # By name: that another context becomes the current one must not swap the cluster under its id.
-        return (_everything(_id_of(context), context, KubeconfigAccess(paths=paths, context=context)),)
+        # Fixed by name: a later change of the current context must not change the cluster.
+        return (
+            _entry_with_all_sources(
+                _cluster_id(context), context, KubeconfigAccess(paths=paths, context=context)
+            ),
+        )
     token, authority = (str(_SERVICE_ACCOUNT / name) for name in ("token", "ca.crt"))
     endpoint = in_cluster(environ, token, authority)
     if endpoint is None:
         raise ConfigError(
-            f"no cluster: {_without_context(paths)}, and this is no pod; "
-            "give --clusters-file or --kubeconfig, or set KUBECONFIG"
+            f"no cluster: {_without_context(paths)}, and this is not a pod; "
+            "set --clusters-file, --kubeconfig or KUBECONFIG"
         )
     access = AddressAccess(url=endpoint.url, token_file=token, ca_file=authority)
-    return (_everything("in-cluster", None, access),)
+    return (_entry_with_all_sources("in-cluster", None, access),)
 
 
 def _without_context(paths: Sequence[str]) -> str:
     there = [path for path in paths if Path(path).exists()]
     if there:
-        return f"{', '.join(there)} names no current context"
-    return f"there is no file {', '.join(paths)}" if paths else "KUBECONFIG is not set"
+        return f"{', '.join(there)} has no current context"
+    return f"{', '.join(paths)} not found" if paths else "KUBECONFIG is not set"
 
 
-def _everything(cluster_id: str, name: str | None, access: Access) -> ClusterEntry:
+def _entry_with_all_sources(cluster_id: str, name: str | None, access: Access) -> ClusterEntry:
     return ClusterEntry(
         id=cluster_id,
         name=name,
@@ -349,8 +352,8 @@ def _everything(cluster_id: str, name: str | None, access: Access) -> ClusterEnt
     )
 
 
-def _id_of(context: str) -> str:
-    """Contexts may have any name: kubernetes-admin@kubernetes, arn:aws:eks:..."""
+def _cluster_id(context: str) -> str:
+    """A valid id from the name of a context, such as kubernetes-admin@kubernetes."""
     return re.sub(r"[^a-z0-9.]+", "-", context.lower()).strip("-.")[:253].strip("-.") or "default"
 
 

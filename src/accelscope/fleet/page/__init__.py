@@ -1,4 +1,7 @@
-"""The web page as it was built from web/: files that hold no data, and which of them a path asks for."""
+"""The files of the web page, built from web/.
+
+They are read once at the start: a later build does not mix with them, and a path can only name one of them.
+"""
 
 import gzip
 import hashlib
@@ -9,12 +12,7 @@ from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-# --- built page ------------------------------------------------------------
-# The files of the built page, read once: a page that is built anew meanwhile is not half of one build and
-# half of the other, and a path can name nothing but what was there.
-
-
-_FOLDER = "static"  # where vite.config.ts has the page built
+_FOLDER = "static"  # the output folder in vite.config.ts
 _INDEX = "index.html"
 _MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -31,14 +29,14 @@ _MEDIA_TYPES = {
 }
 _UNKNOWN_TYPE = "application/octet-stream"
 _COMPRESSED_ALREADY = frozenset({"png", "woff2"})
-_GZIP_FROM = 1024  # bytes; less does not pay
-_GZIP_LEVEL = 9  # once for each file
+_GZIP_FROM = 1024  # bytes
+_GZIP_LEVEL = 9  # each file is compressed once
 _NAMED_BY_CONTENT = re.compile(r"assets/.+-[\w-]{8}\.\w+")  # Vite's names
 
 
 @dataclass(frozen=True)
 class PageFile:
-    name: str  # below the folder, with slashes
+    name: str  # path below the folder
     content: bytes
 
     @property
@@ -46,18 +44,18 @@ class PageFile:
         return _MEDIA_TYPES.get(self._suffix, _UNKNOWN_TYPE)
 
     @property
-    def lasts(self) -> bool:
-        """Whether its name never stands for anything else."""
+    def is_immutable(self) -> bool:
+        """Whether the name contains a hash of the content."""
         return _NAMED_BY_CONTENT.fullmatch(self.name) is not None
 
     @cached_property
     def etag(self) -> str:
-        """Weak: of the content, however it is encoded."""
+        """Weak: the same for all encodings."""
         return f'W/"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
 
     @cached_property
     def compressed(self) -> bytes | None:
-        """With gzip, where that pays."""
+        """The content with gzip; None if that does not help."""
         if len(self.content) < _GZIP_FROM or self._suffix in _COMPRESSED_ALREADY:
             return None
         return gzip.compress(self.content, _GZIP_LEVEL, mtime=0)
@@ -69,19 +67,19 @@ class PageFile:
 
 class BuiltPage:
     def __init__(self, found: Mapping[str, bytes]) -> None:
-        """Content by name. Without the entry document nothing else is of use either."""
+        """`found` is the content by name. Without the index, no file is served."""
         self._files = {name: PageFile(name, content) for name, content in found.items()}
         self.index = self._files.get(_INDEX)
 
     @classmethod
     def load(cls, folder: Traversable | None = None) -> "BuiltPage":
-        """The one of the installed package, unless another folder is named. A folder that is not there is a
-        page that was not built."""
+        """The page in `folder`, by default in the installed package. If the folder is missing, the page was
+        not built."""
         folder = files(__package__).joinpath(_FOLDER) if folder is None else folder
         return cls(dict(_contents(folder, "")) if folder.is_dir() else {})
 
     def file(self, path: str) -> PageFile | None:
-        """What a URL's path names, decoded once and otherwise as it is."""
+        """The file of a decoded URL path."""
         if self.index is None:
             return None
         return self.index if path == "/" else self._files.get(path.removeprefix("/"))

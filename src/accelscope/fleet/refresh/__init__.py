@@ -1,1 +1,1 @@
-"""The engine: every cluster and every source of it in a task of its own, so that none waits for another."""
+"""Reads all clusters: each source of each cluster has its own task, so that none waits for another."""

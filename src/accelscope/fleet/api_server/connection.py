@@ -1,4 +1,4 @@
-"""How to reach a server: address, proxy, TLS context and credentials, current while files are rotated."""
+"""Connection parameters of a server: URL, proxy, TLS context and credentials, reloaded when files change."""
 
 import asyncio
 import base64
@@ -33,17 +33,16 @@ from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.kube.tls import client_context
 
-# --- credentials ------------------------------------------------------------
-# Credentials for a server: from files, a kubeconfig, or a credential plugin whose output is cached.
+# --- Credential plugins -----------------------------------------------------------
 
 
-TIMEOUT_SECONDS = 60.0  # a plugin may ask a distant server; it never waits for a person
+TIMEOUT_SECONDS = 60.0  # a plugin may contact a remote server
 _OUTPUT_BYTES = 1 << 20
 _STDERR_BYTES = 16 << 10
-_LINGER_SECONDS = 1.0  # for what a plugin's own children still write after it, and for one that was ended
-# Long runs of mixed letters and digits: nobody needs to read them, and one may be a key.
+_LINGER_SECONDS = 1.0  # for output of child processes, and for a killed plugin to exit
+# Long runs of letters and digits may be keys.
 _OPAQUE = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9+/_=.~-]{32,}")
-# Variables whose value is a secret, however short. Others, like a region, are masked only if they are long.
+# Values of such variables are always masked. Others, such as a region, only if they are long.
 _SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth")
 _SHORTEST, _SHORTEST_OF_OTHERS = 3, 12  # characters
 
@@ -51,7 +50,7 @@ _SHORTEST, _SHORTEST_OF_OTHERS = 3, 12  # characters
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginCredential:
     token: str | None = field(default=None, repr=False)
-    certificate: bytes | None = field(default=None, repr=False)  # PEM, with its key or not at all
+    certificate: bytes | None = field(default=None, repr=False)  # PEM; None if there is no key
     key: bytes | None = field(default=None, repr=False)
     expires_at: float | None = None  # seconds since the epoch
 
@@ -62,8 +61,8 @@ async def run_plugin(
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> PluginCredential:
-    """Without a shell, without a terminal, in a process group that ends with it. Raises KubeError."""
-    environment = {**environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": _told(plugin)}
+    """Runs the plugin without a shell or a terminal, in its own process group. Raises KubeError."""
+    environment = {**environ, **dict(plugin.environment), "KUBERNETES_EXEC_INFO": _exec_info(plugin)}
     loop = asyncio.get_running_loop()
     try:
         transport, output = await loop.subprocess_exec(
@@ -76,27 +75,27 @@ async def run_plugin(
         )
     except (OSError, ValueError) as error:
         hint = f"; {plugin.install_hint}" if plugin.install_hint else ""
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "it cannot be started"
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be started"
         raise _failed(plugin, f"{plugin.command}: {why}{hint}") from None
     try:
         async with asyncio.timeout(timeout_seconds):
             await output.exited.wait()
-        await _lingered(output.closed)
+        await _wait_briefly(output.closed)
     except TimeoutError:
-        raise _failed(plugin, f"{plugin.command} did not end within {timeout_seconds:g} s") from None
+        raise _failed(plugin, f"{plugin.command} did not exit within {timeout_seconds:g} s") from None
     finally:
-        _end_group(transport.get_pid())
-        await _lingered(output.exited)
+        _kill_group(transport.get_pid())
+        await _wait_briefly(output.exited)
         transport.close()
-    if output.overflown:
+    if output.overflowed:
         raise _failed(plugin, f"{plugin.command} wrote more than {_OUTPUT_BYTES} bytes")
     if (status := transport.get_returncode()) != 0:
-        said = _complaint(plugin, bytes(output.stderr))
-        raise _failed(plugin, f"{plugin.command} ended with status {status}{f': {said}' if said else ''}")
+        message = _error_line(plugin, bytes(output.stderr))
+        raise _failed(plugin, f"{plugin.command} exited with {status}{f': {message}' if message else ''}")
     return _credential(plugin, bytes(output.stdout))
 
 
-async def _lingered(event: asyncio.Event) -> None:
+async def _wait_briefly(event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER_SECONDS):
             await event.wait()
@@ -105,7 +104,7 @@ async def _lingered(event: asyncio.Event) -> None:
 class _Output(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.stdout, self.stderr = bytearray(), bytearray()
-        self.overflown = False
+        self.overflowed = False
         self.exited, self.closed = asyncio.Event(), asyncio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
 
@@ -118,9 +117,9 @@ class _Output(asyncio.SubprocessProtocol):
         elif len(self.stdout) + len(data) <= _OUTPUT_BYTES:
             self.stdout += data
         else:
-            self.overflown = True
+            self.overflowed = True
             if self._transport is not None:
-                _end_group(self._transport.get_pid())
+                _kill_group(self._transport.get_pid())
 
     def process_exited(self) -> None:
         self.exited.set()
@@ -129,13 +128,13 @@ class _Output(asyncio.SubprocessProtocol):
         self.closed.set()
 
 
-def _end_group(pid: int) -> None:
-    """It leads a group of its own, so that what it started ends too."""
+def _kill_group(pid: int) -> None:
+    """Kills the plugin and the processes that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _told(plugin: CredentialPlugin) -> str:
+def _exec_info(plugin: CredentialPlugin) -> str:
     spec: dict[str, object] = {"interactive": False}
     if plugin.cluster is not None:
         spec["cluster"] = json.loads(plugin.cluster)
@@ -150,7 +149,7 @@ def _credential(plugin: CredentialPlugin, output: bytes) -> PluginCredential:
     if not isinstance(document, dict) or document.get("kind") != "ExecCredential":
         raise _failed(plugin, f"{plugin.command} did not print an ExecCredential")
     if document.get("apiVersion") != plugin.api_version:
-        raise _failed(plugin, f"{plugin.command} answered in another version than {plugin.api_version}")
+        raise _failed(plugin, f"{plugin.command} printed another apiVersion than {plugin.api_version}")
     status = document.get("status")
     if not isinstance(status, dict):
         raise _failed(plugin, f"{plugin.command} printed no status")
@@ -158,11 +157,13 @@ def _credential(plugin: CredentialPlugin, output: bytes) -> PluginCredential:
         _text(plugin, status, name) for name in ("token", "clientCertificateData", "clientKeyData")
     )
     if (certificate is None) != (key is None):
-        raise _failed(plugin, f"{plugin.command} printed a certificate without its key, or the reverse")
+        raise _failed(
+            plugin, f"{plugin.command} printed clientCertificateData or clientKeyData without the other"
+        )
     if token is None and certificate is None:
         raise _failed(plugin, f"{plugin.command} printed neither a token nor a certificate")
     if token is not None and not all("!" <= c <= "~" for c in token):
-        raise _failed(plugin, f"{plugin.command} printed a token that is none")
+        raise _failed(plugin, f"{plugin.command} printed an invalid token")
     return PluginCredential(
         token=token,
         certificate=None if certificate is None else certificate.encode(),
@@ -176,7 +177,7 @@ def _text(plugin: CredentialPlugin, status: Mapping[str, object], key: str) -> s
     if value is None:
         return None
     if not isinstance(value, str) or not value.isascii():
-        raise _failed(plugin, f"{plugin.command} printed a {key} that is not a text")
+        raise _failed(plugin, f"{plugin.command} printed an invalid {key}")
     return value.strip() or None
 
 
@@ -186,20 +187,21 @@ def _expiry(plugin: CredentialPlugin, value: object) -> float | None:
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
-        raise _failed(plugin, f"{plugin.command} printed an expirationTimestamp that is none") from None
+        raise _failed(plugin, f"{plugin.command} printed an invalid expirationTimestamp") from None
     if moment.tzinfo is None:
-        raise _failed(plugin, f"{plugin.command} printed an expirationTimestamp without a zone")
+        raise _failed(plugin, f"{plugin.command} printed an expirationTimestamp without a time zone")
     return moment.timestamp()
 
 
-def _complaint(plugin: CredentialPlugin, stderr: bytes) -> str:
-    """The last line that it wrote, which is where programs say why; without what may be secret in it."""
+def _error_line(plugin: CredentialPlugin, stderr: bytes) -> str:
+    """The last line of stderr, which usually contains the error, with possible secrets masked."""
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     if not lines:
         return ""
     line = lines[-1]
-    given = [*plugin.environment, *map(_named, plugin.arguments)]
-    for name, value in sorted(given, key=lambda pair: len(pair[1]), reverse=True):  # one may hold another
+    values = [*plugin.environment, *map(_named, plugin.arguments)]
+    # The longest first: a value may contain another.
+    for name, value in sorted(values, key=lambda pair: len(pair[1]), reverse=True):
         shortest = _SHORTEST if _SECRET_NAME.search(name) else _SHORTEST_OF_OTHERS
         if len(value) >= shortest and not value.startswith("-"):
             line = line.replace(value, "[masked]")
@@ -207,7 +209,7 @@ def _complaint(plugin: CredentialPlugin, stderr: bytes) -> str:
 
 
 def _named(argument: str) -> tuple[str, str]:
-    """Its name, if it has one, and its value: --password=x, x."""
+    """Name and value of `--name=value`; other arguments have no name."""
     name, _, value = argument.partition("=")
     return (name, value) if value else ("", argument)
 
@@ -216,20 +218,24 @@ def _failed(plugin: CredentialPlugin, problem: str) -> KubeError:
     return KubeError(Reason.UNAUTHORIZED, f"{plugin.name}: credential plugin {problem}")
 
 
-_LOOK_SECONDS = 1.0  # between looks at a token file: there may be a thousand requests a second
-_EARLY_SECONDS = 30.0  # a plugin is asked again this long before what it gave expires
-_PLUGIN_SECONDS = 30.0  # between runs of a plugin whose credentials are refused, or that fails
+# --- Credentials ------------------------------------------------------------------
+
+_CHECK_FILES_SECONDS = 1.0  # between two checks of a file: there may be a thousand requests a second
+_EARLY_SECONDS = 30.0  # before a credential expires, the plugin runs again
+_PLUGIN_SECONDS = 30.0  # between runs of a plugin that fails or whose credentials are rejected
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)  # never to be shown, whoever repeats them
-    certificate: tuple[bytes, bytes] | None = field(default=None, repr=False)  # and key, PEM, by a plugin
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # masked in all error texts
+    certificate: tuple[bytes, bytes] | None = field(
+        default=None, repr=False
+    )  # certificate and key of a plugin, PEM
 
 
 class CredentialSource:
-    """`clock` is of seconds since the epoch."""
+    """The current credentials of an identity. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -240,9 +246,9 @@ class CredentialSource:
     ) -> None:
         self._identity = identity
         self._token_file = None if identity.token_file is None else TokenFile(identity.token_file)
-        self._plugin = None if identity.plugin is None else _KeptPlugin(identity.plugin, environ, clock)
+        self._plugin = None if identity.plugin is None else _CachedPlugin(identity.plugin, environ, clock)
         self._token: str | None = None
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
 
     async def current(self) -> Credentials:
         """Raises KubeError."""
@@ -251,38 +257,38 @@ class CredentialSource:
         if token is None and identity.username is not None:
             pair = f"{identity.username}:{identity.password or ''}"
             encoded = base64.b64encode(pair.encode()).decode("ascii")
-            return self._made(f"Basic {encoded}", (encoded, identity.password or ""), None)
+            return self._credentials(f"Basic {encoded}", (encoded, identity.password or ""), None)
         if self._plugin is not None:
-            given = await self._plugin.current()
-            if given.certificate is not None and given.key is not None:
-                certificate = (given.certificate, given.key)
-            token = token or given.token
+            credential = await self._plugin.current()
+            if credential.certificate is not None and credential.key is not None:
+                certificate = (credential.certificate, credential.key)
+            token = token or credential.token
         if token is None:
-            return self._made(None, (), certificate)
-        return self._made(f"Bearer {token}", (token,), certificate)
+            return self._credentials(None, (), certificate)
+        return self._credentials(f"Bearer {token}", (token,), certificate)
 
-    def refused(self, shown: Credentials) -> bool:
-        """The server did not take these; whether it makes sense to look for others at once."""
-        self._looked_at = float("-inf")
+    def reject(self, rejected: Credentials) -> bool:
+        """Call it when the server rejected the credentials. Returns whether there may be newer ones."""
+        self._checked_at = float("-inf")
         if self._plugin is not None:
-            self._plugin.refused(shown.secrets)
+            self._plugin.reject(rejected.secrets)
         return self._plugin is not None or self._token_file is not None
 
     def _own_token(self) -> str | None:
         if self._token_file is None:
             return self._identity.token
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_SECONDS:
+        if now - self._checked_at >= _CHECK_FILES_SECONDS:
             try:
                 self._token = self._token_file.read()
             except KubeError:
                 if self._identity.token is None:
                     raise
-                self._token = self._identity.token  # what the kubeconfig has for this case
-            self._looked_at = now
+                self._token = self._identity.token  # the kubeconfig's fallback
+            self._checked_at = now
         return self._token
 
-    def _made(
+    def _credentials(
         self, authorization: str | None, secrets: tuple[str, ...], certificate: tuple[bytes, bytes] | None
     ) -> Credentials:
         headers = self._identity.impersonation
@@ -291,8 +297,8 @@ class CredentialSource:
         return Credentials(headers, tuple(filter(None, secrets)), certificate)
 
 
-class _KeptPlugin:
-    """One run at a time, however many ask; a failure counts for a while, too."""
+class _CachedPlugin:
+    """Caches the credential and the last failure of a plugin; runs it once at a time."""
 
     def __init__(
         self, plugin: CredentialPlugin, environ: Mapping[str, str], clock: Callable[[], float]
@@ -301,92 +307,94 @@ class _KeptPlugin:
         self._environ = environ
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._given: PluginCredential | None = None
+        self._credential: PluginCredential | None = None
         self._failure: KubeError | None = None
         self._ran_at = float("-inf")  # by the monotonic clock
 
     async def current(self) -> PluginCredential:
         async with self._lock:
-            given = self._given
-            if given is not None and not self._expired(given):
-                return given
-            if self._failure is not None and not self._rested(_PLUGIN_SECONDS):
+            credential = self._credential
+            if credential is not None and not self._expired(credential):
+                return credential
+            if self._failure is not None and not self._elapsed(_PLUGIN_SECONDS):
                 raise KubeError(self._failure.reason, self._failure.text)
             try:
-                self._given = await run_plugin(self._plugin, self._environ)
+                self._credential = await run_plugin(self._plugin, self._environ)
             except KubeError as error:
-                self._given, self._failure = None, error
+                self._credential, self._failure = None, error
                 raise
             finally:
                 self._ran_at = time.monotonic()
             self._failure = None
-            return self._given
+            return self._credential
 
-    def refused(self, secrets: tuple[str, ...]) -> None:
-        """Forget what was given, unless it is something else by now or only just came: a server that refuses
-        everything must not have the plugin run for each request."""
-        given = self._given
+    def reject(self, secrets: tuple[str, ...]) -> None:
+        """Drops the credential, unless it was replaced already or is new: the plugin must not run for each
+        request to a server that rejects everything."""
+        credential = self._credential
         if (
-            given is not None
-            and self._rested(_PLUGIN_SECONDS)
-            and (given.token is None or given.token in secrets)
+            credential is not None
+            and self._elapsed(_PLUGIN_SECONDS)
+            and (credential.token is None or credential.token in secrets)
         ):
-            self._given = None
+            self._credential = None
 
-    def _expired(self, given: PluginCredential) -> bool:
-        if given.expires_at is None:
+    def _expired(self, credential: PluginCredential) -> bool:
+        if credential.expires_at is None:
             return False
-        left = given.expires_at - self._clock()
-        if left <= 0:  # a plugin that gives what is over already is not run for each request either
-            return self._rested(_LOOK_SECONDS)
-        return left <= _EARLY_SECONDS and self._rested(_PLUGIN_SECONDS)
+        left = credential.expires_at - self._clock()
+        if left <= 0:  # limited too: a plugin may return expired credentials
+            return self._elapsed(_CHECK_FILES_SECONDS)
+        return left <= _EARLY_SECONDS and self._elapsed(_PLUGIN_SECONDS)
 
-    def _rested(self, seconds: float) -> bool:
+    def _elapsed(self, seconds: float) -> bool:
         return time.monotonic() - self._ran_at >= seconds
 
 
+# --- TLS --------------------------------------------------------------------------
+
+
 class TlsContextCache:
-    """Makes contexts; the last one is kept until a file of it changes. A new context means new connections,
-    so that those made with what was rotated away end by themselves."""
+    """Keeps the last TLS context until one of its files changes. A new context opens new connections, so that
+    those with old certificates are no longer used."""
 
     def __init__(self, server: Server, identity: Identity) -> None:
         self._server = server
         self._identity = identity
-        materials = (server.authority, identity.certificate, identity.key)
-        paths = {
-            material.path for material in materials if material is not None and material.path is not None
-        }
+        sources = (server.authority, identity.certificate, identity.key)
+        paths = {source.path for source in sources if source is not None and source.path is not None}
         self._watches = [FileWatch(path) for path in sorted(paths)]
-        self._kept: tuple[tuple[bytes, bytes] | None, ssl.SSLContext] | None = None
+        self._cached: tuple[tuple[bytes, bytes] | None, ssl.SSLContext] | None = None
         self._generation = 0
 
-    def look(self) -> None:
-        """Notice files that are others than before."""
-        changed = [watch.changed() for watch in self._watches]  # each must be asked, hence no lazy any()
+    def check_files(self) -> None:
+        changed = [watch.changed() for watch in self._watches]  # a list, since each watch must be called
         if any(changed):
             self._generation += 1
-            self._kept = None
+            self._cached = None
 
-    def kept(self, given: tuple[bytes, bytes] | None) -> ssl.SSLContext | None:
-        """The context for this certificate of a plugin (None: there is no such), if it is made already."""
-        return self._kept[1] if self._kept is not None and self._kept[0] == given else None
+    def cached(self, plugin_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext | None:
+        return self._cached[1] if self._cached is not None and self._cached[0] == plugin_certificate else None
 
-    def make(self, given: tuple[bytes, bytes] | None) -> ssl.SSLContext:
-        """Reads files for some milliseconds: not for an event loop. Raises KubeError."""
+    def make(self, plugin_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext:
+        """Reads files, which blocks for some milliseconds: call it in a thread. Raises KubeError."""
         generation = self._generation
         certificate, key = self._identity.certificate, self._identity.key
-        if given is not None:
-            certificate = PemSource("certificate of the credential plugin", content=given[0])
-            key = PemSource("key of the credential plugin", content=given[1])
+        if plugin_certificate is not None:
+            certificate = PemSource("certificate of the credential plugin", content=plugin_certificate[0])
+            key = PemSource("key of the credential plugin", content=plugin_certificate[1])
         context = client_context(
             authority=self._server.authority,
             certificate=certificate,
             key=key,
             skip_verify=self._server.skip_tls_verify,
         )
-        if generation == self._generation:  # else it is of files that changed meanwhile
-            self._kept = (given, context)
+        if generation == self._generation:  # the files have not changed meanwhile
+            self._cached = (plugin_certificate, context)
         return context
+
+
+# --- Proxy ------------------------------------------------------------------------
 
 
 def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
@@ -405,8 +413,8 @@ def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _matches(rule: str, host: str, port: int) -> bool:
-    """`*`, an address, a network, a domain with all below it, `.domain` for those below it only; `:port`
-    after them."""
+    """A rule is `*`, an address, a network, a domain with its subdomains, or `.domain` for subdomains only,
+    each optionally followed by `:port`."""
     if rule in ("", "*"):
         return rule == "*"
     address = _address(host)
@@ -436,22 +444,24 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
+# --- Connection -------------------------------------------------------------------
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionParameters:
-    url: str  # of the server, without a slash at its end
+    url: str  # of the server, without a trailing slash
     credentials: Credentials
-    tls: ssl.SSLContext | None  # None: the server is not https
+    tls: ssl.SSLContext | None  # None: plain http
     tls_server_name: str | None = None
-    authority: str | None = None  # the CA, by name, for errors
+    authority: str | None = None  # name of the CA, for errors
     proxy: str | None = field(default=None, repr=False)
     compression: bool = True
 
 
 class ConnectionResolver:
-    """Gives the Route of the moment."""
+    """Resolves an access to its current connection parameters."""
 
     def __init__(self, access: Access, environ: Mapping[str, str] = os.environ) -> None:
         self._access = access
@@ -459,37 +469,37 @@ class ConnectionResolver:
         self._watches = (
             [FileWatch(path) for path in access.paths] if isinstance(access, KubeconfigAccess) else []
         )
-        self._looked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._lock = asyncio.Lock()
-        self._resolved: _Resolved | None = None
-        self._failure: KubeError | None = None  # of the last attempt to resolve it, until files are looked at
+        self._resolved: _ResolvedAccess | None = None
+        self._failure: KubeError | None = None  # of the last attempt, until the files are checked again
 
     async def current(self) -> ConnectionParameters:
         """Raises KubeError."""
-        resolved = await self._current()
+        resolved = await self._resolve()
         credentials = await resolved.credentials.current()
         if not resolved.secure:
-            return resolved.route(credentials, None)
-        if (tls := resolved.trust.kept(credentials.certificate)) is None:
+            return resolved.parameters(credentials, None)
+        if (tls := resolved.tls_contexts.cached(credentials.certificate)) is None:
             async with self._lock:
-                tls = resolved.trust.kept(credentials.certificate)
+                tls = resolved.tls_contexts.cached(credentials.certificate)
                 if tls is None:
-                    tls = await asyncio.to_thread(resolved.trust.make, credentials.certificate)
-        return resolved.route(credentials, tls)
+                    tls = await asyncio.to_thread(resolved.tls_contexts.make, credentials.certificate)
+        return resolved.parameters(credentials, tls)
 
     async def credentials(self) -> Credentials | None:
-        """Those that would be shown now; None where there is something wrong with them."""
+        """The credentials of the next request; None if they cannot be read."""
         try:
-            return await (await self._current()).credentials.current()
+            return await (await self._resolve()).credentials.current()
         except KubeError:
             return None
 
-    def refused(self, route: ConnectionParameters) -> bool:
-        """The server answered 401; whether it makes sense to ask for a route once more."""
-        return self._resolved is not None and self._resolved.credentials.refused(route.credentials)
+    def reject(self, connection: ConnectionParameters) -> bool:
+        """Call it when the server responded with 401. Returns whether there may be newer credentials."""
+        return self._resolved is not None and self._resolved.credentials.reject(connection.credentials)
 
-    async def _current(self) -> "_Resolved":
-        self._look()
+    async def _resolve(self) -> "_ResolvedAccess":
+        self._check_files()
         if (resolved := self._resolved) is not None:
             return resolved
         async with self._lock:
@@ -497,25 +507,25 @@ class ConnectionResolver:
                 raise KubeError(self._failure.reason, self._failure.text)
             if self._resolved is None:
                 try:
-                    self._resolved = await asyncio.to_thread(_Resolved, self._access, self._environ)
+                    self._resolved = await asyncio.to_thread(_ResolvedAccess, self._access, self._environ)
                 except KubeError as error:
                     self._failure = error
                     raise
             return self._resolved
 
-    def _look(self) -> None:
+    def _check_files(self) -> None:
         now = time.monotonic()
-        if now - self._looked_at < _LOOK_SECONDS:
+        if now - self._checked_at < _CHECK_FILES_SECONDS:
             return
-        self._looked_at, self._failure = now, None
-        changed = [watch.changed() for watch in self._watches]  # each must be asked, hence no lazy any()
+        self._checked_at, self._failure = now, None
+        changed = [watch.changed() for watch in self._watches]  # a list, since each watch must be called
         if any(changed):
             self._resolved = None
         if self._resolved is not None:
-            self._resolved.trust.look()
+            self._resolved.tls_contexts.check_files()
 
 
-class _Resolved:
+class _ResolvedAccess:
     """Raises KubeError."""
 
     def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
@@ -527,13 +537,13 @@ class _Resolved:
         self.secure = self._server.url.startswith("https://")
         if self.secure and self._server.skip_tls_verify:
             log.warning(
-                "a server's certificate is not checked, as asked: whoever answers gets our token",
+                "TLS verification is disabled for a server: its token can be intercepted",
                 extra=fields(url=self._server.url),
             )
         self.credentials = CredentialSource(identity, environ)
-        self.trust = TlsContextCache(self._server, identity)
+        self.tls_contexts = TlsContextCache(self._server, identity)
 
-    def route(self, credentials: Credentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
+    def parameters(self, credentials: Credentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
         server = self._server
         return ConnectionParameters(
             url=server.url,
