@@ -1,6 +1,6 @@
-"""One simulated fleet and one browser for all of these tests; a fresh profile of it for each.
+"""One simulated fleet and one browser for all of these tests, with a new profile for each test.
 
-They need Chromium and the built page, and neither root nor a cluster: `.venv/bin/pytest tests/e2e/browser`.
+They need Chromium and the built page, but neither root nor a cluster: `.venv/bin/pytest tests/e2e/browser`.
 """
 
 import os
@@ -32,8 +32,8 @@ NewPage = Callable[..., Page]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """These come last: as long as there is a browser, Playwright's event loop runs in the main thread, where
-    no test can then run its own."""
+    """Run these tests last: while a browser is open, Playwright's event loop runs in the main thread, where
+    other tests could not run their own."""
     items.sort(key=lambda item: Path(__file__).parent in item.path.parents)
 
 
@@ -74,7 +74,7 @@ def views(lab: Lab) -> dict[str, View]:
 
 @pytest.fixture
 def watches() -> list[Watch]:
-    """Of the pages that the test has opened."""
+    """Watches of the pages that the test opened."""
     return []
 
 
@@ -82,11 +82,11 @@ def watches() -> list[Watch]:
 def new_page(
     browser: Browser, watches: list[Watch], request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[NewPage]:
-    """Opens pages of a profile of their own, of the lab's fleet unless another is named; options are those of
-    Playwright's `new_context`.
+    """Opens pages with a new profile, by default of the lab's fleet; options are those of Playwright's
+    `new_context`.
 
-    Whatever goes wrong behind such a page fails the test, unless its watch forgives it. Of a test that failed
-    there are pictures in its folder."""
+    Errors behind a page fail the test, unless its watch forgives them. A failed test leaves screenshots in
+    its folder."""
     contexts = []
 
     def opened(url: str | None = None, **options: Any) -> Page:
@@ -116,5 +116,5 @@ def page(new_page: NewPage) -> Page:
 
 @pytest.fixture
 def watch(page: Page, watches: list[Watch]) -> Watch:
-    """Over `page`."""
+    """The watch of `page`."""
     return watches[0]

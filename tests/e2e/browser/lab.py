@@ -1,7 +1,7 @@
-"""A small simulated fleet with something of everything that the page shows, and the fleet that reads it.
+"""A small simulated fleet that covers everything the page shows, and the fleet process that reads it.
 
-Clusters are told apart by what happens there: in berlin, oslo and seoul all stays as `begin_troubles` leaves
-it, lisbon is for tests that break a whole cluster and mend it, quito was never reached.
+The clusters berlin, oslo and seoul do not change after `begin_troubles`; lisbon is for tests that break and
+restore a whole cluster; quito is never reachable.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ from tests.fleet_process import FleetProcess, SimulatedClusters, simulated_clust
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-INTERVAL_SECONDS = 2  # between readings: soon enough for a test that waits for one
+INTERVAL_SECONDS = 2  # between readings
 SETTINGS = {
     "refresh_interval": f"{INTERVAL_SECONDS}s",
-    "stale_after": "15s",  # so long also on a busy machine nobody is who answers
-    "forget_after": "24h",  # the silent node is looked at by the last test, too
+    "stale_after": "15s",  # long enough for a busy machine
+    "forget_after": "24h",  # the silent node is used until the last test
     "request_timeout": "5s",
-    "requests_per_second": "100000",  # all tests are one address
+    "requests_per_second": "100000",  # all tests share one address
     "requests_burst": "100000",
 }
 
-# A program whose name is markup: the kernel takes any name of up to 15 bytes.
+# A program whose name is markup: the kernel accepts any name of up to 15 bytes.
 ODD_PROGRAM = "<b id=odd>x</b>"
 _ODD_NODE = {
     "nvidia": {"devices": [{"model": "a100-40gb", "count": 1}]},
@@ -52,17 +52,17 @@ class Place:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """For `accelscope simulate fleet-fault`."""
+        """Arguments of `accelscope simulate fleet-fault`."""
         of_device = () if self.device is None else ("--device", str(self.device))
         return ("--cluster", self.cluster, "--node", self.node, *of_device)
 
 
 LOST = Place("berlin", "h100-0004", 5)
 HOT = Place("berlin", "h100-0003", 2)
-SILENT = Place("oslo", "mi300-0005")  # its agent answered once, and no more
+SILENT = Place("oslo", "mi300-0005")  # its agent stops responding
 INCOMPATIBLE = Place("seoul", "rngd-0004")
 ODD = Place("berlin", "odd-0001", 0)
-WELL = Place("berlin", "h100-0001", 0)  # nothing ever happens to it
+HEALTHY = Place("berlin", "h100-0001", 0)  # never has a fault
 TROUBLED_CLUSTER = "lisbon"
 UNREACHED_CLUSTER = "quito"
 
@@ -71,7 +71,7 @@ class Lab:
     def __init__(self, simulated: SimulatedClusters, folder: Path) -> None:
         self.simulated = simulated
         self._folder = folder
-        # The port is chosen here, so that a fleet that is started anew is where its page asks for it.
+        # The port is chosen here, so that a restarted fleet has the same address.
         self.fleet = self.another_fleet()
 
     @property
@@ -80,20 +80,20 @@ class Lab:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """For a clusters file."""
+        """Entries of a clusters file."""
         [some, *_] = self.simulated.entries
         token_file = some["server"]["tokenFile"]
         nobody = {"url": f"http://127.0.0.1:{free_port()}", "tokenFile": token_file}
         return [*self.simulated.entries, {"id": UNREACHED_CLUSTER, "server": nobody}]
 
     def another_fleet(self, entries: list[dict[str, Any]] | None = None, **settings: str) -> FleetProcess:
-        """Not yet started."""
+        """A fleet that is not started yet."""
         port = free_port()
         given = {**SETTINGS, "listen_port": str(port), **settings}
         return FleetProcess(self.entries if entries is None else entries, self._folder / str(port), given)
 
     def items(self, kind: str, **filters: object) -> list[Any]:
-        """Rows of the API."""
+        """Rows of an API list."""
         return list(self.fleet.get(f"/api/v1/{kind}?{urlencode(filters)}")["items"])
 
     def device(self, place: Place) -> Any:
@@ -106,7 +106,7 @@ class Lab:
 
     @contextmanager
     def fault(self, *words: str) -> Iterator[None]:
-        """As long as it lasts."""
+        """Cause a fault within the context."""
         self.simulated.fault(*words)
         try:
             yield
@@ -119,15 +119,15 @@ class Lab:
         self.simulated.fault("agent_down", *SILENT.words)
         wait_until(lambda: self.node(SILENT)["state"] == "stale", "the silent node is stale")
         wait_until(lambda: self.device(LOST)["health"] == "lost", "the lost device is lost")
-        wait_until(lambda: self.device(HOT)["health"] != "ok", "the hot device is not well")
+        wait_until(lambda: self.device(HOT)["health"] != "ok", "the hot device is unhealthy")
 
 
 def url_of(fleet: FleetProcess) -> str:
     return f"http://127.0.0.1:{fleet.port}"
 
 
-def described(folder: Path) -> Path:
-    """The description of the simulated clusters."""
+def write_description(folder: Path) -> Path:
+    """Write the description of the simulated clusters."""
     (folder / "odd.yaml").write_text(yaml.safe_dump(_ODD_NODE))
     clusters = [
         {
@@ -144,8 +144,8 @@ def described(folder: Path) -> Path:
         "schema": "9.0",
     }
     file = folder / "description.yaml"
-    told = {"interval_seconds": INTERVAL_SECONDS, "variants": 2, "clusters": clusters, "faults": [old]}
-    file.write_text(yaml.safe_dump(told, sort_keys=False))
+    description = {"interval_seconds": INTERVAL_SECONDS, "variants": 2, "clusters": clusters, "faults": [old]}
+    file.write_text(yaml.safe_dump(description, sort_keys=False))
     return file
 
 
@@ -155,7 +155,7 @@ def node_count() -> int:
 
 @contextmanager
 def running_lab(folder: Path) -> Iterator[Lab]:
-    with simulated_clusters(folder / "simulated", str(described(folder))) as simulated:
+    with simulated_clusters(folder / "simulated", str(write_description(folder))) as simulated:
         lab = Lab(simulated, folder)
         with lab.fleet:
             wait_until(lambda: len(lab.items("nodes", limit=1000)) == node_count(), "every node is known")

@@ -1,4 +1,4 @@
-"""The places of the page, read where the page has them: a view that is new there is new here."""
+"""The routes of the page, read from its source, so that new views are tested too."""
 
 import re
 from urllib.parse import quote
@@ -9,9 +9,9 @@ _ROUTES = REPOSITORY / "web" / "src" / "app" / "routes.ts"
 
 
 def routes() -> dict[str, str]:
-    """Patterns of paths by view: `/nodes/:cluster/:node`."""
+    """Path patterns by view: `/nodes/:cluster/:node`."""
     table = re.search(r"const ROUTES = \{\n(.*?)\n\} as const", _ROUTES.read_text(), re.DOTALL)
-    assert table is not None, f"{_ROUTES} has no table of routes any more"
+    assert table is not None, f"{_ROUTES} has no table of routes"
     found = re.findall(r'^  (\w+): "(/[^"]*)",$', table[1], re.MULTILINE)
     assert len(found) == len(table[1].splitlines()), table[1]
     return dict(found)

@@ -1,5 +1,5 @@
-"""axe finds nothing serious, on any view, in light and dark, on wide and small screens; on small ones nothing
-but tables moves sideways."""
+"""axe finds no serious problem on any view, theme and screen size; on small screens only tables scroll
+horizontally."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from tests.e2e.browser.views import View, main
 from tests.repository import REPOSITORY
 
 AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
-# Headings and buttons that one would have to move the page for.
+# Headings and buttons outside of the viewport.
 _OUT_OF_SIGHT = """width => [...document.querySelectorAll("main h1, main h2, main button, header button")]
   .filter(element => !element.closest("table, canvas, dialog"))
   .filter(element => element.checkVisibility() && element.getBoundingClientRect().right > width + 1)
   .map(element => element.outerHTML)"""
 SERIOUS = ("serious", "critical")
-# Of lists, what has a row of each kind: a hundred of them show nothing else and take long.
+# Filters for lists, so that they have rows of each kind but are not long.
 PART = {
     "devices": "?node=h100-0001&node=mi300-0005",
     "events": "?cluster=berlin",
@@ -36,7 +36,7 @@ def axe() -> str:
 
 
 def problems(page: Page, axe: str, *rules: str) -> list[str]:
-    """What is serious, with the elements that it is about; by all rules, unless some are named."""
+    """Serious violations with their elements; `rules`: only these, default all."""
     page.evaluate(axe)
     options = {"resultTypes": ["violations"], "preload": False, "iframes": False}
     if rules:
@@ -52,7 +52,7 @@ def problems(page: Page, axe: str, *rules: str) -> list[str]:
 
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_view_has_no_serious_problem_and_fits_the_screen(
+def test_view_is_accessible_and_fits_the_screen(
     new_page: NewPage, views: dict[str, View], axe: str, name: str, screen: str
 ) -> None:
     page = new_page(bypass_csp=True, reduced_motion="reduce", **SCREENS[screen])
@@ -61,13 +61,13 @@ def test_a_view_has_no_serious_problem_and_fits_the_screen(
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
     assert page.evaluate(_OUT_OF_SIGHT, width) == []
     assert problems(page, axe) == []
-    page.emulate_media(color_scheme="dark")  # which changes colours only
+    page.emulate_media(color_scheme="dark")  # changes only colours
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert problems(page, axe, "color-contrast") == []
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_what_opens_over_a_view_has_none_either(
+def test_dialogs_and_menus_are_accessible(
     new_page: NewPage, views: dict[str, View], axe: str, theme: Theme
 ) -> None:
     page = new_page(bypass_csp=True, reduced_motion="reduce", color_scheme=theme)
@@ -99,9 +99,7 @@ def test_what_opens_over_a_view_has_none_either(
         "/nodes/oslo/mi300-0005",
     ],
 )
-def test_views_that_have_little_to_show_have_none_either(
-    new_page: NewPage, axe: str, path: str, theme: Theme
-) -> None:
+def test_empty_views_are_accessible(new_page: NewPage, axe: str, path: str, theme: Theme) -> None:
     page = new_page(bypass_csp=True, reduced_motion="reduce", color_scheme=theme)
     page.goto(path)
     expect(page.get_by_role("heading", level=1)).to_be_visible()

@@ -1,4 +1,4 @@
-"""Light and dark, small screens, less motion."""
+"""Themes, small screens and reduced motion."""
 
 import re
 
@@ -20,7 +20,7 @@ def looks(page: Page, theme: str) -> None:
 
 
 @pytest.mark.parametrize(("system", "other"), [("light", "dark"), ("dark", "light")])
-def test_it_is_as_the_system_is_until_one_chooses(
+def test_theme_follows_the_system_until_the_user_chooses(
     new_page: NewPage, views: dict[str, View], system: Theme, other: Theme
 ) -> None:
     page = new_page(color_scheme=system)
@@ -39,9 +39,7 @@ def test_it_is_as_the_system_is_until_one_chooses(
     looks(page, system)
 
 
-def test_a_choice_of_the_settings_is_remembered_and_can_be_left_to_the_system(
-    page: Page, views: dict[str, View]
-) -> None:
+def test_theme_setting_is_stored_and_can_be_reset(page: Page, views: dict[str, View]) -> None:
     views["clusters"].open(page)
     page.get_by_role("button", name="Help and settings").click()
     settings = page.get_by_role("dialog", name="Help and settings")
@@ -58,7 +56,7 @@ def test_a_choice_of_the_settings_is_remembered_and_can_be_left_to_the_system(
     looks(page, "dark")
 
 
-def test_on_a_small_screen_the_menu_leads_everywhere(new_page: NewPage, views: dict[str, View]) -> None:
+def test_small_screen_has_a_menu(new_page: NewPage, views: dict[str, View]) -> None:
     page = new_page(**SMALL)
     views["overview"].open(page)
     places = page.get_by_role("navigation", name="Views")
@@ -69,9 +67,7 @@ def test_on_a_small_screen_the_menu_leads_everywhere(new_page: NewPage, views: d
     expect(places).to_be_hidden()
 
 
-def test_on_a_small_screen_a_touch_tells_of_a_device_and_leads_to_it(
-    new_page: NewPage, views: dict[str, View]
-) -> None:
+def test_touch_on_the_map_shows_a_device_with_links(new_page: NewPage, views: dict[str, View]) -> None:
     page = new_page(**SMALL)
     views["map"].open(page)
     canvas = page.get_by_role("application")
@@ -81,12 +77,12 @@ def test_on_a_small_screen_a_touch_tells_of_a_device_and_leads_to_it(
 
 
 @pytest.mark.parametrize("name", ["nodes", "overview"])
-def test_who_wants_less_motion_gets_none(new_page: NewPage, views: dict[str, View], name: str) -> None:
+def test_reduced_motion_has_no_animation(new_page: NewPage, views: dict[str, View], name: str) -> None:
     page = new_page(reduced_motion="reduce")
-    page.route("**/api/v1/*?*", lambda _: None)  # never answered: what waits is what would move
+    page.route("**/api/v1/*?*", lambda _: None)  # never answered, so that loading states stay
     page.goto(views[name].path)
     expect(main(page).get_by_role("status", name="Loading").first).to_be_visible()
-    # What waits would pulse for ever; that it appears a moment late is an animation too, and soon over.
+    # The delayed appearance is a short animation too.
     page.wait_for_timeout(300)
     page.wait_for_function("() => document.getAnimations().every(one => one.playState !== 'running')")
     page.unroute_all(behavior="ignoreErrors")

@@ -1,10 +1,10 @@
-"""Charts of a device and the small ones of a node: drawn, told in words, and fed as readings come."""
+"""Charts of devices and sparklines of nodes: drawing, description and updates."""
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.e2e.browser.lab import WELL, Lab
+from tests.e2e.browser.lab import HEALTHY, Lab
 from tests.e2e.browser.routes import link
 from tests.e2e.browser.views import main
 from tests.waiting import wait_until
@@ -14,13 +14,13 @@ CHARTS = ("Use", "Memory", "Power", "Temperature")
 
 @pytest.fixture
 def device_page(page: Page, lab: Lab) -> Page:
-    device = lab.device(WELL)
-    page.goto(link("device", cluster=WELL.cluster, node=WELL.node, device=device["id"]))
+    device = lab.device(HEALTHY)
+    page.goto(link("device", cluster=HEALTHY.cluster, node=HEALTHY.node, device=device["id"]))
     return page
 
 
 @pytest.mark.parametrize("title", CHARTS)
-def test_a_chart_is_drawn_and_said_in_words(device_page: Page, title: str) -> None:
+def test_chart_is_drawn_and_has_a_description(device_page: Page, title: str) -> None:
     chart = device_page.get_by_role("img", name=re.compile(f"^{title}.*: now .*, lowest .*, highest "))
     expect(chart).to_be_visible()
     wait_until(lambda: colours(device_page, title) > 2, f"the chart of {title} is drawn")
@@ -36,7 +36,7 @@ def colours(page: Page, title: str) -> int:
     )
 
 
-def test_readings_are_added_as_they_come(device_page: Page) -> None:
+def test_readings_are_added_to_the_chart(device_page: Page) -> None:
     device_page.get_by_text("Values of Use").click()
     numbers = device_page.get_by_role("region", name="Values of Use").get_by_role("row")
     expect(numbers.nth(1)).to_be_visible()
@@ -45,27 +45,27 @@ def test_readings_are_added_as_they_come(device_page: Page) -> None:
     expect(numbers.nth(1)).to_contain_text("%")
 
 
-def test_limits_are_told(device_page: Page) -> None:
+def test_limits_are_described(device_page: Page) -> None:
     temperature = device_page.get_by_role("img", name=re.compile("^Temperature"))
     expect(temperature).to_have_accessible_name(re.compile("slows down at 89 °C. shuts down at 92 °C"))
 
 
-def test_the_time_that_is_shown_is_in_the_address(device_page: Page) -> None:
+def test_time_range_is_in_the_address(device_page: Page) -> None:
     device_page.get_by_role("button", name="15 min").click()
     expect(device_page).to_have_url(re.compile(r"span=15"))
     device_page.reload()
     expect(device_page.get_by_role("button", name="15 min")).to_have_attribute("aria-pressed", "true")
 
 
-def test_a_node_shows_the_past_of_its_devices(page: Page) -> None:
-    """By the minute: of a fleet that was just started there is one once a minute has begun."""
-    page.goto(link("node", cluster=WELL.cluster, node=WELL.node))
+def test_node_shows_the_history_of_its_devices(page: Page) -> None:
+    """The history has one point per minute, so a new fleet needs a minute."""
+    page.goto(link("node", cluster=HEALTHY.cluster, node=HEALTHY.node))
     cards = main(page).get_by_role("region", name="Devices").get_by_role("listitem")
     expect(cards).to_have_count(8)
     past = page.get_by_role("img", name=re.compile("^Use over the last hour, now "))
     expect(past.first).to_be_visible(timeout=90_000)
 
 
-def test_the_overview_shows_the_past_of_the_fleet(page: Page) -> None:
+def test_overview_shows_the_history_of_the_fleet(page: Page) -> None:
     page.goto("/")
     expect(page.get_by_role("img", name=re.compile(r"^Power.*: now .* kW"))).to_be_visible(timeout=90_000)

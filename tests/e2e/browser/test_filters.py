@@ -1,4 +1,4 @@
-"""Filters are in the address: what one sees can be kept, sent on and gone back from."""
+"""Filters are stored in the address."""
 
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -24,7 +24,7 @@ def parameters(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-def test_a_filter_goes_to_the_address_and_stays_there(page: Page, lab: Lab, views: dict[str, View]) -> None:
+def test_filters_are_in_the_address_and_the_history(page: Page, lab: Lab, views: dict[str, View]) -> None:
     views["devices"].open(page)
     everything = main(page).get_by_role("search").get_by_role("status").inner_text()
     furiosa = len(lab.items("devices", vendor="furiosa", limit=1000))
@@ -64,7 +64,7 @@ def test_a_filter_goes_to_the_address_and_stays_there(page: Page, lab: Lab, view
         ("processes", "?namespace=odd", "processes?namespace=odd"),
     ],
 )
-def test_a_link_with_filters_shows_just_that(
+def test_link_with_filters_shows_matching_rows(
     page: Page, lab: Lab, views: dict[str, View], view: str, parameters: str, api: str
 ) -> None:
     wanted = len(lab.fleet.get(f"/api/v1/{api}&limit=1000")["items"])
@@ -75,7 +75,7 @@ def test_a_link_with_filters_shows_just_that(
     total(page, f"{wanted} {one if wanted == 1 else view}")
 
 
-def test_what_is_typed_is_found_and_in_the_address(page: Page, views: dict[str, View]) -> None:
+def test_search_text_is_in_the_address(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     box = main(page).get_by_role("searchbox", name="Search nodes")
     box.press_sequentially("warboy")
@@ -87,7 +87,7 @@ def test_what_is_typed_is_found_and_in_the_address(page: Page, views: dict[str, 
 
 
 @pytest.mark.parametrize("view", ["nodes", "devices", "pods", "namespaces", "processes", "idle", "map"])
-def test_filters_that_match_nothing_can_be_cleared(page: Page, views: dict[str, View], view: str) -> None:
+def test_filters_without_matches_can_be_cleared(page: Page, views: dict[str, View], view: str) -> None:
     page.goto(f"{views[view].path}?cluster=atlantis")
     expect(main(page).get_by_text(re.compile("^No .* matches these filters$"))).to_be_visible()
     main(page).get_by_role("button", name=re.compile("^Clear filters$")).click()
@@ -95,7 +95,7 @@ def test_filters_that_match_nothing_can_be_cleared(page: Page, views: dict[str, 
     expect(page).to_have_url(re.compile(f"{views[view].path}$"))
 
 
-def test_the_map_and_its_table_have_the_same_filters(page: Page, views: dict[str, View]) -> None:
+def test_map_and_table_share_filters(page: Page, views: dict[str, View]) -> None:
     views["map"].open(page, "?vendor=amd")
     page.get_by_role("link", name="Show as table").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Devices")
@@ -103,7 +103,7 @@ def test_the_map_and_its_table_have_the_same_filters(page: Page, views: dict[str
     assert parameters(page) == {"vendor": ["amd"]}
 
 
-def test_the_log_is_filtered_by_what_one_presses(page: Page, views: dict[str, View]) -> None:
+def test_event_log_filters(page: Page, views: dict[str, View]) -> None:
     views["events"].open(page)
     expect(log(page).get_by_text("Node stale").first).to_be_visible()
     page.get_by_role("button", name="critical").click()

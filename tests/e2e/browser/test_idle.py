@@ -1,4 +1,4 @@
-"""Pods that hold devices and do nothing with them."""
+"""The view of idle pods."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from tests.e2e.browser.lab import Lab
 from tests.e2e.browser.views import main, rows
 from tests.waiting import wait_until
 
-# Nothing was ever run in it; in a fleet that was just started it is idle for so long.
+# Never used its device; in a new fleet it is idle since the start.
 NOTEBOOK = "notebook-mara-0"
 PATH = "/idle?min_seconds=5&q=notebook"
 
@@ -18,7 +18,7 @@ def idle(lab: Lab) -> list[str]:
     return sorted(pod["pod"] for pod in lab.items("idle", min_seconds=5, q="notebook"))
 
 
-def test_the_list_has_what_is_wasted(page: Page, lab: Lab) -> None:
+def test_idle_pods_are_listed(page: Page, lab: Lab) -> None:
     wait_until(lambda: len(idle(lab)) == 4, "notebooks of four nodes are idle")
     page.goto(PATH)
     expect(rows(page)).to_have_count(4)
@@ -30,7 +30,7 @@ def test_the_list_has_what_is_wasted(page: Page, lab: Lab) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Pod {NOTEBOOK}")
 
 
-def test_the_file_has_a_line_for_each(page: Page, lab: Lab) -> None:
+def test_csv_has_a_line_for_each_pod(page: Page, lab: Lab) -> None:
     wait_until(lambda: len(idle(lab)) == 4, "notebooks of four nodes are idle")
     page.goto(PATH)
     expect(rows(page)).to_have_count(4)
@@ -42,7 +42,7 @@ def test_the_file_has_a_line_for_each(page: Page, lab: Lab) -> None:
     assert all(float(line["idle_seconds"]) >= 5 for line in lines)
 
 
-def test_since_when_is_chosen_and_in_the_address(page: Page) -> None:
+def test_idle_threshold_is_in_the_address(page: Page) -> None:
     page.goto("/idle")
     expect(main(page).get_by_text("No pods idle for 1 h")).to_be_visible()
     page.get_by_role("combobox", name="Idle for at least").select_option("2 h")
@@ -50,7 +50,7 @@ def test_since_when_is_chosen_and_in_the_address(page: Page) -> None:
     expect(main(page).get_by_text("No pods idle for 2 h")).to_be_visible()
 
 
-def test_a_fleet_that_was_just_started_leads_to_what_is_idle_for_less(page: Page, lab: Lab) -> None:
+def test_new_fleet_links_to_a_shorter_threshold(page: Page, lab: Lab) -> None:
     wait_until(
         lambda: len(lab.items("idle", min_seconds=60, q="notebook")) == 4, "four are idle for a minute"
     )

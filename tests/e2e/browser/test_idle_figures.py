@@ -1,4 +1,4 @@
-"""API, `accelscope top`, PromQL over the shipped rules and the page show the same idle devices."""
+"""API, `accelscope top`, PromQL over the shipped rules, and the page show the same idle devices."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ACCELSCOPE = str(Path(sys.executable).with_name("accelscope"))
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
-# Beside the story's own: pods on shared cards, on MIG instances and on cards of their own.
+# In addition to the story's faults: pods on shared cards, MIG instances and whole cards.
 IDLE = [
     ("berlin", "a100-0001", "vllm", 2.0),
     ("berlin", "mig-0001", "vllm", 3.0),
@@ -67,7 +67,7 @@ def top(demo: Demo, *options: str) -> str:
 
 
 def tile(page: Page, title: str) -> str:
-    """The figure that it shows."""
+    """The value of a tile."""
     region = page.get_by_role("region", name="Idle totals")
     found = region.locator(".tile", has=page.get_by_text(title, exact=True)).locator(".tile-value")
     return found.inner_text()
@@ -78,7 +78,7 @@ def test_idle_devices_and_device_hours_agree(
 ) -> None:
     summary = running.ask("/api/v1/summary?group_by=cluster")
     devices = summary["total"]["devices_idle"]
-    assert devices != round(devices), "cards that are shared are idle in part"
+    assert devices != round(devices), "shared cards are partly idle"
     idle = running.ask("/api/v1/idle")
     figures = {
         "/api/v1/summary": (devices, None),
@@ -95,17 +95,17 @@ def test_idle_devices_and_device_hours_agree(
     by_namespace = "sum(cluster_namespace_vendor_model:accelerator_pod_idle_1h:count)"
     wait_until(lambda: abs((prometheus.value(by_namespace) or 0.0) - devices) < 0.001, "and by namespace")
     hours = prometheus.value(HOURS)
-    assert hours == pytest.approx(idle["device_hours"], abs=0.1), "a reading or two apart"
+    assert hours == pytest.approx(idle["device_hours"], abs=0.1), "within a few readings"
     figures["PromQL"] = (prometheus.value(recorded), hours)
     figures["PromQL by namespace"] = (prometheus.value(by_namespace), None)
 
     shown = json.loads(top(running, "--json"))["summary"]["total"]["devices_idle"]
     assert shown == devices
     figures["top --json"] = (shown, None)
-    told = re.search(r"([\d.]+) idle", top(running, "--once", "--width", "200"))
-    assert told is not None
-    assert told[1] == f"{devices:.1f}"
-    figures["top --once"] = (told[1], None)
+    match = re.search(r"([\d.]+) idle", top(running, "--once", "--width", "200"))
+    assert match is not None
+    assert match[1] == f"{devices:.1f}"
+    figures["top --once"] = (match[1], None)
 
     page = browser.new_page(**WIDE)
     page.goto(f"{running.page_url}/idle")
@@ -118,9 +118,7 @@ def test_idle_devices_and_device_hours_agree(
         print(f"{place:24} idle devices {count}   device-hours {'' if sum_ is None else sum_}")
 
 
-def test_shares_of_one_card_never_add_up_to_more_than_the_card(
-    running: Demo, prometheus: PrometheusApi
-) -> None:
+def test_shares_of_a_card_never_exceed_the_card(running: Demo, prometheus: PrometheusApi) -> None:
     of_card = "sum by (cluster, instance, device) (accelerator_pod_device_share_ratio)"
     wait_until(lambda: (prometheus.value(f"count({of_card})") or 0) > 0, "shares are scraped")
     most = prometheus.value(f"max({of_card})")
@@ -130,8 +128,8 @@ def test_shares_of_one_card_never_add_up_to_more_than_the_card(
         "count(count by (cluster, instance, device) (accelerator_pod_device_share_ratio) > 1)"
     )
     rows = running.ask("/api/v1/pods?limit=1000")["items"]
-    held: dict[tuple[str, str, str], float] = {}
+    shares: dict[tuple[str, str, str], float] = {}
     for row in rows:
         place = row["cluster"], row["node"], row["device"]
-        held[place] = held.get(place, 0.0) + (row["device_share_ratio"] or 0.0)
-    assert max(held.values()) <= 1 + 1e-9
+        shares[place] = shares.get(place, 0.0) + (row["device_share_ratio"] or 0.0)
+    assert max(shares.values()) <= 1 + 1e-9

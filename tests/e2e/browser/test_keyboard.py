@@ -1,4 +1,4 @@
-"""The whole page without a pointer."""
+"""Keyboard navigation."""
 
 import re
 
@@ -20,7 +20,7 @@ DESTINATIONS = {
 }
 
 
-def test_g_and_a_letter_lead_to_every_list(page: Page, views: dict[str, View]) -> None:
+def test_g_and_a_letter_open_every_list(page: Page, views: dict[str, View]) -> None:
     views["events"].open(page)
     for letter, name in DESTINATIONS.items():
         page.keyboard.press("g")
@@ -28,7 +28,7 @@ def test_g_and_a_letter_lead_to_every_list(page: Page, views: dict[str, View]) -
         views[name].shown(page)
 
 
-def test_the_first_stop_leads_past_what_every_page_has(page: Page, views: dict[str, View]) -> None:
+def test_first_tab_stop_skips_to_the_content(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="Skip to content")
@@ -38,7 +38,7 @@ def test_the_first_stop_leads_past_what_every_page_has(page: Page, views: dict[s
     expect(main(page)).to_be_focused()
 
 
-def test_one_gets_from_the_overview_to_a_process_by_keys_alone(page: Page, views: dict[str, View]) -> None:
+def test_keyboard_leads_from_the_overview_to_a_device(page: Page, views: dict[str, View]) -> None:
     views["overview"].open(page)
     page.keyboard.press("g")
     page.keyboard.press("n")
@@ -58,7 +58,7 @@ def test_one_gets_from_the_overview_to_a_process_by_keys_alone(page: Page, views
 
 
 def tab_to(page: Page, href: str | None) -> None:
-    """Where the focus is seen at every stop on the way."""
+    """Press Tab until the link has the focus; the focus must be visible at every stop."""
     for _ in range(60):
         page.keyboard.press("Tab")
         at = page.evaluate(
@@ -69,13 +69,13 @@ def tab_to(page: Page, href: str | None) -> None:
                 return {href: element.getAttribute("href"), seen, html: element.outerHTML.slice(0, 200)};
             }"""
         )
-        assert at["seen"], f"the focus is not seen on {at['html']}"
+        assert at["seen"], f"the focus is not visible on {at['html']}"
         if at["href"] == href:
             return
     raise AssertionError(f"no Tab leads to {href}")
 
 
-def test_help_opens_tells_the_keys_and_gives_the_focus_back(page: Page, views: dict[str, View]) -> None:
+def test_help_lists_the_shortcuts_and_restores_the_focus(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     box = main(page).get_by_role("button", name="Cluster").first
     box.focus()
@@ -89,7 +89,7 @@ def test_help_opens_tells_the_keys_and_gives_the_focus_back(page: Page, views: d
     expect(box).to_be_focused()
 
 
-def test_single_keys_can_be_turned_off(page: Page, views: dict[str, View]) -> None:
+def test_keyboard_shortcuts_can_be_disabled(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     page.keyboard.press("?")
     page.get_by_role("checkbox", name="Enable keyboard shortcuts").uncheck()
@@ -99,7 +99,7 @@ def test_single_keys_can_be_turned_off(page: Page, views: dict[str, View]) -> No
     expect(page.get_by_text("Updates are paused.")).to_have_count(0)
 
 
-def test_letters_typed_into_a_field_are_letters(page: Page, views: dict[str, View]) -> None:
+def test_typing_into_a_field_triggers_no_shortcut(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     main(page).get_by_role("searchbox").press_sequentially("gpt?/")
     expect(main(page).get_by_role("searchbox")).to_have_value("gpt?/")
@@ -108,7 +108,7 @@ def test_letters_typed_into_a_field_are_letters(page: Page, views: dict[str, Vie
 
 
 @pytest.mark.parametrize("view", ["nodes", "pods"])
-def test_a_menu_is_opened_used_and_left_by_keys(page: Page, views: dict[str, View], view: str) -> None:
+def test_menu_works_with_the_keyboard(page: Page, views: dict[str, View], view: str) -> None:
     views[view].open(page)
     button = main(page).get_by_role("search").get_by_role("button", name=re.compile("^Cluster"))
     button.focus()

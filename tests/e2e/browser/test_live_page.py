@@ -1,4 +1,4 @@
-"""What happens in the fleet is on the page without anybody loading it anew."""
+"""Changes in the fleet appear on the page without a reload."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ WATCHED = Place("seoul", "ascend-0002", 1)
 
 @pytest.fixture
 def same(page: Page) -> Callable[[], None]:
-    """Makes sure that the page was not loaded anew since it was first asked."""
+    """Checks that the page was not reloaded since the first call."""
 
     def check() -> None:
         assert page.evaluate("window.same ?? (window.same = performance.timeOrigin)") == page.evaluate(
@@ -25,10 +25,10 @@ def same(page: Page) -> Callable[[], None]:
 
 
 def knows(lab: Lab, place: Place, health: str) -> None:
-    wait_until(lambda: lab.device(place)["health"] == health, f"the fleet knows that it is {health}")
+    wait_until(lambda: lab.device(place)["health"] == health, f"the fleet reports {health}")
 
 
-def test_a_fault_is_seen_in_a_table_and_its_end_too(page: Page, lab: Lab, same: Callable[[], None]) -> None:
+def test_fault_and_recovery_appear_in_a_table(page: Page, lab: Lab, same: Callable[[], None]) -> None:
     page.goto(f"/devices?cluster={BUSY.cluster}&node={BUSY.node}")
     device = row(page, f"{BUSY.node} device {BUSY.device}")
     expect(device).to_contain_text("ok")
@@ -39,7 +39,7 @@ def test_a_fault_is_seen_in_a_table_and_its_end_too(page: Page, lab: Lab, same: 
     same()
 
 
-def test_an_event_appears_in_the_log_as_it_happens(page: Page, lab: Lab, same: Callable[[], None]) -> None:
+def test_event_appears_in_the_log(page: Page, lab: Lab, same: Callable[[], None]) -> None:
     page.goto(f"/events?cluster={WATCHED.cluster}&node={WATCHED.node}&kind=device_lost&kind=device_back")
     expect(page.get_by_text("No event matches these filters")).to_be_visible()
     same()
@@ -49,7 +49,7 @@ def test_an_event_appears_in_the_log_as_it_happens(page: Page, lab: Lab, same: C
     same()
 
 
-def test_the_overview_counts_what_happens(page: Page, lab: Lab, same: Callable[[], None]) -> None:
+def test_overview_updates_its_counts(page: Page, lab: Lab, same: Callable[[], None]) -> None:
     page.goto("/")
     lost = main(page).get_by_role("link", name="1 lost")
     expect(lost).to_be_visible()
@@ -62,7 +62,7 @@ def test_the_overview_counts_what_happens(page: Page, lab: Lab, same: Callable[[
     same()
 
 
-def test_nothing_moves_while_it_is_paused(page: Page, lab: Lab) -> None:
+def test_paused_page_is_not_updated(page: Page, lab: Lab) -> None:
     page.goto(f"/devices?cluster={BUSY.cluster}&node={BUSY.node}")
     device = row(page, f"{BUSY.node} device {BUSY.device}")
     expect(device).to_contain_text("ok")
@@ -70,14 +70,14 @@ def test_nothing_moves_while_it_is_paused(page: Page, lab: Lab) -> None:
     expect(page.get_by_text("Updates are paused.")).to_be_visible()
     with lab.fault("hot", *BUSY.words):
         knows(lab, BUSY, "warning")
-        page.wait_for_timeout(3000)  # longer than the page waits between two questions
+        page.wait_for_timeout(3000)  # longer than the interval between requests
         expect(device).to_contain_text("ok")
         page.get_by_role("button", name="Resume").click()
         expect(device).to_contain_text("warning")
     knows(lab, BUSY, "ok")
 
 
-def test_the_page_of_a_device_follows_it(page: Page, lab: Lab) -> None:
+def test_device_view_is_updated(page: Page, lab: Lab) -> None:
     device = lab.device(WATCHED)
     page.goto(f"/devices/{WATCHED.cluster}/{WATCHED.node}/{device['id'].replace(':', '%3A')}")
     expect(page.get_by_role("heading", level=1)).to_contain_text(f"Device {WATCHED.device}")

@@ -1,4 +1,4 @@
-"""The map: drawn on a canvas, and usable without seeing it."""
+"""The map: drawing and accessibility."""
 
 import re
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from tests.e2e.browser.lab import Lab
 from tests.e2e.browser.views import View, main
 from tests.waiting import wait_until
 
-# Where the first device is, line by line, in the page's pixels: a square that is not of the ground's colour,
-# larger than a letter. And how many colours there are.
+# Position of the first device in pixels of the page: a square that is larger than a letter and not of the
+# background colour. And the number of colours.
 _LOOK = """canvas => {
   const {data, width, height} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const pixels = new Uint32Array(data.buffer);
@@ -56,7 +56,7 @@ def test_every_device_is_drawn(map_page: Page, lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("mode", ["Memory", "Temperature", "Power", "Health", "Age"])
-def test_it_can_be_coloured_by_anything_that_is_known(map_page: Page, mode: str) -> None:
+def test_colour_modes(map_page: Page, mode: str) -> None:
     map_page.get_by_role("radio", name=mode).check()
     expect(shown(map_page)).to_have_accessible_name(re.compile(f"devices by {mode.lower()}$"))
     expect(map_page).to_have_url(re.compile(f"mode={mode.lower()}$"))
@@ -66,14 +66,14 @@ def test_it_can_be_coloured_by_anything_that_is_known(map_page: Page, mode: str)
 
 
 @pytest.mark.parametrize(("grouping", "heading"), [("vendor", "Furiosa"), ("model", "910B3")])
-def test_it_is_grouped_as_one_likes(map_page: Page, grouping: str, heading: str) -> None:
+def test_groupings(map_page: Page, grouping: str, heading: str) -> None:
     expect(shown(map_page).get_by_role("heading", name="oslo")).to_be_visible()
     map_page.get_by_role("combobox", name="Group by").select_option(grouping)
     expect(shown(map_page).get_by_role("heading", name=heading)).to_be_visible()
     expect(map_page).to_have_url(re.compile(f"group={grouping}$"))
 
 
-def test_keys_go_from_device_to_device_and_say_which_it_is(map_page: Page) -> None:
+def test_arrow_keys_move_between_devices_and_announce_them(map_page: Page) -> None:
     shown(map_page).focus()
     said = main(map_page).get_by_role("status").last
     map_page.keyboard.press("ArrowRight")
@@ -95,7 +95,7 @@ def test_keys_go_from_device_to_device_and_say_which_it_is(map_page: Page) -> No
     expect(map_page.get_by_role("heading", level=1)).to_have_text("Node h100-0001")
 
 
-def test_the_pointer_is_told_what_it_is_on_and_a_click_opens_it(map_page: Page) -> None:
+def test_hover_shows_a_tooltip_and_a_click_opens_the_device(map_page: Page) -> None:
     spot = look(map_page)
     map_page.mouse.move(spot.x, spot.y)
     expect(main(map_page).get_by_text("Click: open device")).to_be_visible()
@@ -105,17 +105,17 @@ def test_the_pointer_is_told_what_it_is_on_and_a_click_opens_it(map_page: Page) 
     expect(map_page.get_by_role("heading", level=1)).to_contain_text("Device 0 · NVIDIA H100")
 
 
-def test_what_is_typed_is_highlighted_without_asking(map_page: Page) -> None:
+def test_search_highlights_without_a_request(map_page: Page) -> None:
     before = look(map_page).colours
     asked: list[str] = []
     map_page.on("request", lambda request: asked.append(request.url) if "q=" in request.url else None)
     main(map_page).get_by_role("searchbox", name="Search devices").press_sequentially("rngd-0001")
     expect(main(map_page).get_by_text(re.compile(r"^4 of \d+ match$"))).to_be_visible()
-    wait_until(lambda: look(map_page).colours != before, "they are drawn in another way")
+    wait_until(lambda: look(map_page).colours != before, "matches are highlighted")
     assert asked == []
 
 
-def test_it_becomes_larger_and_fits_again(map_page: Page) -> None:
+def test_size_can_be_changed_and_reset(map_page: Page) -> None:
     fits = map_page.get_by_role("button", name="Fit")
     expect(fits).to_have_attribute("aria-pressed", "true")
     map_page.get_by_role("button", name="Smaller").click()
@@ -125,7 +125,7 @@ def test_it_becomes_larger_and_fits_again(map_page: Page) -> None:
     expect(map_page).to_have_url(re.compile("/map$"))
 
 
-def test_a_health_of_the_legend_is_a_filter(map_page: Page) -> None:
+def test_legend_filters_by_health(map_page: Page) -> None:
     map_page.get_by_role("region", name="Legend").get_by_role("button", name=re.compile("^lost")).click()
     expect(shown(map_page)).to_have_accessible_name("1 device by use")
     expect(map_page).to_have_url(re.compile("health=lost$"))

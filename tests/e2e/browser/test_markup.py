@@ -1,4 +1,4 @@
-"""Names that people and programs give are text, whatever is in them."""
+"""Markup in names of users and programs is shown as text."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from tests.e2e.browser.routes import ROUTES, link
 from tests.e2e.browser.views import View, main, rows
 
 MARKUP = "<img src=x onerror=document.title='run' data-hostile>"
-# Texts of the API that others have a say in. Ids stay, lest nothing be found.
+# API fields that others can influence. Ids are not changed, so that objects are still found.
 FIELDS = {"model", "models", "owner_name", "health_reason", "reason", "text", "name", "user", "profile"}
 
 
-def test_the_name_of_a_program_is_shown_as_it_is(page: Page) -> None:
+def test_program_name_with_markup_is_shown_as_text(page: Page) -> None:
     page.goto("/processes?namespace=odd")
     expect(rows(page)).to_contain_text(ODD_PROGRAM)
     page.goto(link("node", cluster=ODD.cluster, node=ODD.node))
@@ -30,7 +30,7 @@ def spoiled(value: Any, field: str | None = None) -> Any:
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_no_view_takes_a_text_for_markup(page: Page, views: dict[str, View], name: str) -> None:
+def test_no_view_renders_text_as_markup(page: Page, views: dict[str, View], name: str) -> None:
     def spoil(route: Route) -> None:
         answer = route.fetch()
         route.fulfill(response=answer, json=spoiled(answer.json()))
@@ -44,5 +44,5 @@ def test_no_view_takes_a_text_for_markup(page: Page, views: dict[str, View], nam
     page.unroute_all(behavior="ignoreErrors")
 
 
-# Views whose tables have such a text at once; others have them in a title, or on the map's canvas.
+# Views that show such a text in the page; others have it in a tooltip or on the map's canvas.
 SHOWING = {"overview", "clusters", "cluster", "nodes", "node", "devices", "device", "pods", "pod", "events"}

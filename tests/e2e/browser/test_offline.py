@@ -1,16 +1,16 @@
-"""The page needs nothing but its fleet: whatever asks somebody else fails every test (watching.py), and the
-files that it is made of name nobody else."""
+"""The page only uses its fleet: requests to other hosts fail every test (watching.py), and the built files
+contain no other URLs."""
 
 import re
 
 from tests.repository import REPOSITORY
 
 BUILT = REPOSITORY / "src" / "accelscope" / "fleet" / "page" / "static"
-# Never fetched: names of standards, and what an address is completed with where there is no page.
+# Never fetched: names of standards, and the base of relative URLs outside of a page.
 _NAMES = ("http://www.w3.org/", "http://localhost/")
 
 
-def test_the_built_page_names_nobody_else() -> None:
+def test_built_page_contains_no_other_urls() -> None:
     for file in BUILT.rglob("*.*"):
         if file.suffix in (".js", ".css", ".html", ".svg"):
             found = re.findall(r"https?://[\w.-]+[\w/.-]*", file.read_text())

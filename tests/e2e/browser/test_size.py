@@ -1,6 +1,6 @@
-"""The page of ten thousand nodes with eight devices each: what it answers to a key or a click, and how soon.
+"""Response times of the page with ten thousand nodes of eight devices each.
 
-Times are printed; only an order of magnitude is asserted, machines are noisy.
+Times are printed; only the order of magnitude is asserted, since machines are noisy.
 """
 
 import re
@@ -18,15 +18,15 @@ from tests.waiting import wait_until
 
 CLUSTERS, NODES = 10, 1000  # of each
 DEVICES = 8  # of each node
-ALL = f"{CLUSTERS * NODES * DEVICES:,}".replace(",", r"\s")  # as the page writes it, with thin spaces
+ALL = f"{CLUSTERS * NODES * DEVICES:,}".replace(",", r"\s")  # as formatted by the page, with thin spaces
 FILLED_SECONDS = 600.0
-SOON_MS = 1000.0  # from input to paint, as a rule: the median of several
-AT_LAST_MS = 10_000.0  # at the most, where the machine has other things to do
+SOON_MS = 1000.0  # from input to paint, median
+AT_LAST_MS = 10_000.0  # maximum, on a busy machine
 _SEVERAL = 4
-_INTERVAL_SECONDS = 100  # between readings of an agent: at every refresh a tenth of the nodes has changed
+_INTERVAL_SECONDS = 100  # between readings of an agent: a tenth of the nodes changes with every refresh
 
-# From when something was done, in the browser's time, to when the frame after the next was handed on: what is
-# done at once is in the first, what Preact puts off is in the second.
+# Time from an input to the second following frame: synchronous work is in the first, deferred work of Preact
+# in the second.
 _MEASURE = """
 window.inputs = [];
 const {port1, port2} = new MessageChannel();
@@ -49,7 +49,7 @@ class Times:
 
     @property
     def slowest(self) -> float:
-        """The median of what takes longest. One or two times have none that tells of the rule."""
+        """The highest median; inputs with too few samples are ignored."""
         return max(statistics.median(times) for times in self.of.values() if len(times) >= _SEVERAL)
 
     @property
@@ -66,13 +66,13 @@ class Times:
 
 
 class Meter:
-    """Does things on a page and keeps how soon it answered."""
+    """Performs inputs on a page and records the response times."""
 
     def __init__(self, page: Page, times: Times, view: str) -> None:
         self._page, self._times, self._view = page, times, view
 
     def do(self, what: str, *steps: Callable[[], object]) -> None:
-        """Each step is one key, click or turn of the wheel, which the next one waits for."""
+        """Each step is one key press, click or wheel event; the next one waits for it."""
         for step in steps:
             seen = self._count()
             step()
@@ -84,7 +84,7 @@ class Meter:
         self._times.others.append((self._view, what, value))
 
     def note_since_start(self, what: str) -> None:
-        """Of the page's own clock, which starts with the navigation."""
+        """Time since the navigation started."""
         self.note(what, f"{self._page.evaluate('performance.now()'):.0f} ms")
 
     def note_memory(self) -> None:
@@ -92,7 +92,7 @@ class Meter:
         devtools.send("HeapProfiler.collectGarbage")
         devtools.send("Performance.enable")
         values = {each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]}
-        self.note("heap of scripts", f"{values['JSHeapUsedSize'] / 2**20:.0f} MiB")
+        self.note("JavaScript heap", f"{values['JSHeapUsedSize'] / 2**20:.0f} MiB")
         self.note("elements", f"{values['Nodes']:.0f}")
 
     def _answered(self, before: int) -> bool:
@@ -118,7 +118,7 @@ def large_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetProce
         yield fleet
 
 
-def test_the_page_answers_soon_at_eighty_thousand_devices(
+def test_page_responds_quickly_with_eighty_thousand_devices(
     large_fleet: FleetProcess, new_page: NewPage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = new_page(f"http://127.0.0.1:{large_fleet.port}")
@@ -150,18 +150,18 @@ def look_at_map(page: Page, meter: Meter) -> None:
     devices.hover()
     meter.do("wheel", *(lambda: page.mouse.wheel(0, 400) for _ in range(10)))
     main(page).get_by_role("searchbox").focus()
-    meter.do("letter into the search", *(partial(press, key) for key in "0042"))
+    meter.do("typing into the search", *(partial(press, key) for key in "0042"))
     expect(main(page).get_by_text("80 of 80")).to_be_visible()
     meter.do("clearing the search", lambda: press("Escape"))
     for mode in ("Memory", "Temperature", "Health", "Use"):
-        meter.do("colouring by something else", page.get_by_role("radio", name=mode).check)
+        meter.do("changing the colour mode", page.get_by_role("radio", name=mode).check)
         expect(devices).to_have_accessible_name(coloured_by(mode.lower()))
     meter.do(
         "size", page.get_by_role("button", name="Larger").click, page.get_by_role("button", name="Fit").click
     )
     own = page.evaluate("performance.getEntriesByName('map-input-to-paint').map(entry => entry.duration)")
-    meter.note("by its own measure, median", f"{statistics.median(own):.0f} ms")
-    meter.note("by its own measure, worst", f"{max(own):.0f} ms")
+    meter.note("own measurement, median", f"{statistics.median(own):.0f} ms")
+    meter.note("own measurement, worst", f"{max(own):.0f} ms")
     meter.note_memory()
 
 
@@ -171,7 +171,7 @@ def look_at_nodes(page: Page, meter: Meter) -> None:
     meter.note_since_start("from load to first rows")
     main(page).get_by_role("searchbox").focus()
     press = page.keyboard.press
-    meter.do("letter into the search", *(partial(press, key) for key in "0777"))
+    meter.do("typing into the search", *(partial(press, key) for key in "0777"))
     before = page.evaluate("performance.now()")
     expect(rows(page)).to_have_count(CLUSTERS)
     meter.note("from the last letter to its rows", f"{page.evaluate('performance.now()') - before:.0f} ms")
@@ -193,7 +193,7 @@ def look_at_overview(page: Page, meter: Meter) -> None:
     press = page.keyboard.press
     expect(main(page).get_by_role("region", name="Totals")).to_contain_text(re.compile(ALL))
     meter.note_since_start("from load to first sums")
-    meter.do("going elsewhere", *(partial(press, key) for key in "gn"))
+    meter.do("changing the view", *(partial(press, key) for key in "gn"))
     expect(page.get_by_role("heading", level=1)).to_have_text("Nodes")
     meter.do("and back", *(partial(press, key) for key in "go"))
     expect(main(page).get_by_role("region", name="Totals")).to_be_visible()

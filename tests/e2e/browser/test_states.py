@@ -1,4 +1,4 @@
-"""What the page says when data is old, missing, late or not to be had."""
+"""The page with stale, missing, late and unavailable data."""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ FETCHED_AHEAD = "() => performance.getEntriesByType('resource').some(({name}) =>
 AGE = re.compile(r"stale \d+ (s|min)")
 
 
-def test_a_fleet_that_does_not_answer_is_said_to_and_what_was_known_stays(
+def test_lost_connection_is_reported_and_old_data_stays(
     new_page: NewPage, watches: list[Watch], lab: Lab
 ) -> None:
     fleet = lab.another_fleet(lab.simulated.entries)
@@ -40,7 +40,7 @@ def test_a_fleet_that_does_not_answer_is_said_to_and_what_was_known_stays(
     expect(lost).to_be_visible()
     expect(page.get_by_role("status").get_by_text("Connection lost; data may be stale.")).to_be_attached()
     expect(rows(page)).to_have_count(8)
-    page.get_by_role("link", name="Devices").click()  # whose view was fetched ahead
+    page.get_by_role("link", name="Devices").click()  # already loaded
     expect(page.get_by_role("heading", level=1)).to_have_text("Devices")
     expect(main(page).get_by_role("alert")).to_contain_text("The fleet does not respond")
     page.go_back()
@@ -52,7 +52,7 @@ def test_a_fleet_that_does_not_answer_is_said_to_and_what_was_known_stays(
         page.goto("about:blank")
 
 
-def test_a_silent_node_is_stale_with_its_age(page: Page, views: dict[str, View]) -> None:
+def test_silent_node_is_stale_with_its_age(page: Page, views: dict[str, View]) -> None:
     page.goto(f"/nodes?q={SILENT.node}")
     expect(row(page, SILENT.node)).to_contain_text("stale")
     page.goto(f"/devices?cluster={SILENT.cluster}&node={SILENT.node}")
@@ -69,7 +69,7 @@ def test_a_silent_node_is_stale_with_its_age(page: Page, views: dict[str, View])
     expect(main(page).get_by_role("link", name=SILENT.node).first).to_be_visible()
 
 
-def test_a_cluster_out_of_reach_shows_what_it_last_said(page: Page, lab: Lab) -> None:
+def test_unreachable_cluster_shows_its_last_data(page: Page, lab: Lab) -> None:
     page.goto(link("cluster", cluster=TROUBLED_CLUSTER))
     expect(main(page).get_by_text("reachable")).to_be_visible()
     with lab.fault("api_down", "--cluster", TROUBLED_CLUSTER):
@@ -82,7 +82,7 @@ def test_a_cluster_out_of_reach_shows_what_it_last_said(page: Page, lab: Lab) ->
     expect(row(page, TROUBLED_CLUSTER)).to_contain_text("reachable")
 
 
-def test_a_cluster_that_was_never_reached_says_so_and_why(page: Page) -> None:
+def test_cluster_that_was_never_reached_shows_the_reason(page: Page) -> None:
     page.goto("/clusters")
     expect(row(page, UNREACHED_CLUSTER)).to_contain_text("never reached")
     expect(row(page, UNREACHED_CLUSTER)).to_contain_text("cannot connect")
@@ -93,7 +93,7 @@ def test_a_cluster_that_was_never_reached_says_so_and_why(page: Page) -> None:
     expect(main(page).get_by_text("No nodes with accelerators")).to_be_visible()
 
 
-def test_an_agent_of_another_time_says_what_to_do(page: Page) -> None:
+def test_incompatible_agent_is_explained(page: Page) -> None:
     page.goto(f"/nodes?q={INCOMPATIBLE.node}")
     expect(row(page, INCOMPATIBLE.node)).to_contain_text("incompatible")
     page.goto(link("node", cluster=INCOMPATIBLE.cluster, node=INCOMPATIBLE.node))
@@ -109,15 +109,15 @@ def empty_fleet_url(lab: Lab) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", [name for name, path in ROUTES.items() if ":" not in path])
-def test_a_fleet_without_clusters_says_what_to_do(
+def test_fleet_without_clusters_shows_how_to_add_them(
     new_page: NewPage, empty_fleet_url: str, views: dict[str, View], name: str
 ) -> None:
     page = new_page(empty_fleet_url)
     page.goto(views[name].path)
-    expect(main(page).get_by_text(SAID_OF_NOTHING.get(name, "No clusters configured"))).to_be_visible()
+    expect(main(page).get_by_text(EMPTY_TEXTS.get(name, "No clusters configured"))).to_be_visible()
 
 
-SAID_OF_NOTHING: dict[str, str | re.Pattern[str]] = {
+EMPTY_TEXTS: dict[str, str | re.Pattern[str]] = {
     "events": "No events since the fleet was started",
     "idle": "No pods idle for 1 h",
     "namespaces": "No namespace has a pod with a device",
@@ -128,7 +128,7 @@ SAID_OF_NOTHING: dict[str, str | re.Pattern[str]] = {
 
 @contextmanager
 def slow(page: Page, path: str) -> Iterator[None]:
-    """Answers to these questions are held back until it is left."""
+    """Hold back responses to these requests within the context."""
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -153,9 +153,7 @@ def slow(page: Page, path: str) -> Iterator[None]:
         ("events", "**/api/v1/events?*"),
     ],
 )
-def test_what_takes_long_is_waited_for_visibly(
-    page: Page, views: dict[str, View], name: str, question: str
-) -> None:
+def test_loading_state_is_visible(page: Page, views: dict[str, View], name: str, question: str) -> None:
     with slow(page, question):
         page.goto(views[name].path)
         expect(main(page).get_by_role("status", name=re.compile("^Loading")).first).to_be_visible()
@@ -163,7 +161,7 @@ def test_what_takes_long_is_waited_for_visibly(
     views[name].shown(page)
 
 
-def test_an_answer_that_is_a_problem_is_told_and_can_be_asked_for_again(page: Page, watch: Watch) -> None:
+def test_failed_request_is_shown_and_can_be_retried(page: Page, watch: Watch) -> None:
     watch.forgive(r"status of 503")
     problem = {"title": "The fleet is busy", "detail": "Ask again in a while.", "status": 503}
     page.route("**/api/v1/nodes?*", lambda route: route.fulfill(status=503, json=problem))
@@ -177,8 +175,8 @@ def test_an_answer_that_is_a_problem_is_told_and_can_be_asked_for_again(page: Pa
     expect(note).to_have_count(0)
 
 
-def test_a_view_that_cannot_be_fetched_does_not_take_the_page_with_it(page: Page, watch: Watch) -> None:
-    """As after an update of the fleet, when files of the old page are gone."""
+def test_view_that_fails_to_load_keeps_the_page_usable(page: Page, watch: Watch) -> None:
+    """As after an update of the fleet, when the old page's files are gone."""
     watch.forgive(r"status of 404|Failed to fetch dynamically|ERR_FAILED")
     page.route("**/assets/nodes-*.js", lambda route: route.abort())
     page.goto("/nodes")
@@ -187,7 +185,7 @@ def test_a_view_that_cannot_be_fetched_does_not_take_the_page_with_it(page: Page
     expect(row(page, "berlin")).to_be_visible()
 
 
-def test_lost_and_stale_are_on_the_page_as_the_api_has_them(page: Page, lab: Lab) -> None:
+def test_lost_and_stale_counts_match_the_api(page: Page, lab: Lab) -> None:
     page.goto("/")
     total = lab.fleet.get("/api/v1/summary")["total"]
     sums = main(page).get_by_role("region", name="Totals")

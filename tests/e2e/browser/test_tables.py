@@ -1,4 +1,4 @@
-"""Tables: their order, their pages, their rows and columns."""
+"""Tables: sorting, paging, rows and columns."""
 
 import re
 
@@ -21,10 +21,10 @@ def names(page: Page) -> list[str]:
         ("devices", "Model", "model"),
     ],
 )
-def test_a_column_sorts_by_what_it_shows(
+def test_column_sorts_by_its_field(
     page: Page, lab: Lab, views: dict[str, View], view: str, column: str, field: str
 ) -> None:
-    """Of numbers the largest first, of names the first; a second press the other way, a third as it was."""
+    """Numbers descending first, names ascending first; the second click reverses, the third resets."""
     views[view].open(page)
     header = main(page).get_by_role("columnheader", name=column, exact=True)
     before = header.get_attribute("aria-sort")
@@ -42,7 +42,7 @@ def test_a_column_sorts_by_what_it_shows(
     expect(page).to_have_url(re.compile(f"{views[view].path}$"))
 
 
-def test_an_order_can_be_sent_on(page: Page, lab: Lab) -> None:
+def test_sort_order_is_in_the_address(page: Page, lab: Lab) -> None:
     page.goto("/nodes?sort=-node")
     last = max(row["node"] for row in lab.items("nodes", limit=1000))
     expect(rows(page).first).to_contain_text(last)
@@ -50,7 +50,7 @@ def test_an_order_can_be_sent_on(page: Page, lab: Lab) -> None:
     expect(header).to_have_attribute("aria-sort", "descending")
 
 
-def test_a_long_table_comes_in_pages(page: Page, lab: Lab, views: dict[str, View]) -> None:
+def test_long_table_is_paged(page: Page, lab: Lab, views: dict[str, View]) -> None:
     views["devices"].open(page)
     whole = len(lab.items("devices", limit=1000))
     assert whole > 100
@@ -60,17 +60,17 @@ def test_a_long_table_comes_in_pages(page: Page, lab: Lab, views: dict[str, View
     expect(rows(page)).to_have_count(whole)
     assert len(set(names(page))) > 100
     expect(main(page).get_by_role("button", name="Show more")).to_have_count(0)
-    page.wait_for_timeout(3000)  # what is asked for anew has all pages
+    page.wait_for_timeout(3000)  # a refresh fetches all pages
     expect(rows(page)).to_have_count(whole)
 
 
-def test_a_whole_row_leads_where_its_name_does(page: Page, views: dict[str, View]) -> None:
+def test_click_on_a_row_follows_its_link(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page, "?cluster=berlin")
     rows(page).nth(2).get_by_role("cell").last.click()
     views["node"].shown(page)
 
 
-def test_arrow_keys_go_from_row_to_row(page: Page, views: dict[str, View]) -> None:
+def test_arrow_keys_move_between_rows(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     rows(page).first.get_by_role("rowheader").get_by_role("link").focus()
     page.keyboard.press("ArrowDown")
@@ -80,7 +80,7 @@ def test_arrow_keys_go_from_row_to_row(page: Page, views: dict[str, View]) -> No
     views["node"].shown(page)
 
 
-def test_a_pod_of_several_devices_opens_to_show_them(page: Page) -> None:
+def test_pod_with_several_devices_can_be_expanded(page: Page) -> None:
     page.goto("/pods?q=llm-pretrain&cluster=berlin")
     row = rows(page).first
     button = row.get_by_role("button", name="Details")
@@ -93,7 +93,7 @@ def test_a_pod_of_several_devices_opens_to_show_them(page: Page) -> None:
     expect(inner).to_have_count(0)
 
 
-def test_columns_can_be_chosen_and_are_remembered(page: Page, views: dict[str, View]) -> None:
+def test_column_selection_is_stored(page: Page, views: dict[str, View]) -> None:
     views["nodes"].open(page)
     agent = main(page).get_by_role("columnheader", name="Agent", exact=True)
     expect(agent).to_have_count(0)

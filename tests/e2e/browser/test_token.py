@@ -1,4 +1,4 @@
-"""A fleet that shows its data only to those who have a token."""
+"""A fleet that requires a token."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def guarded(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guar
 
 @pytest.fixture
 def asked(new_page: NewPage, watches: list[Watch], guarded: Guarded) -> Page:
-    """A page that asks for a token."""
+    """A page with the token dialog open."""
     page = new_page(guarded.url)
     watches[0].forgive(r"status of 401")
     page.goto("/nodes?cluster=berlin")
@@ -47,7 +47,7 @@ def give(page: Page, token: str) -> None:
     dialog.get_by_role("button", name="Continue").click()
 
 
-def test_a_token_opens_the_page_where_it_was(asked: Page, guarded: Guarded) -> None:
+def test_token_opens_the_requested_view(asked: Page, guarded: Guarded) -> None:
     expect(asked.get_by_label("Token", exact=True)).to_be_focused()
     expect(rows(asked)).to_have_count(0)
     give(asked, guarded.token)
@@ -59,25 +59,23 @@ def test_a_token_opens_the_page_where_it_was(asked: Page, guarded: Guarded) -> N
     assert guarded.token not in asked.url
 
 
-def test_a_wrong_token_is_refused_and_another_can_be_given(asked: Page, guarded: Guarded) -> None:
+def test_wrong_token_is_rejected_and_can_be_replaced(asked: Page, guarded: Guarded) -> None:
     give(asked, "as_wrong")
     expect(asked.get_by_role("alert")).to_contain_text("The token was not accepted")
     give(asked, guarded.token)
     expect(rows(asked)).to_have_count(8)
 
 
-def test_who_has_none_can_close_the_question_and_come_back_to_it(asked: Page, guarded: Guarded) -> None:
+def test_token_dialog_can_be_closed_and_reopened(asked: Page, guarded: Guarded) -> None:
     asked.keyboard.press("Escape")
     expect(asked.get_by_role("dialog")).to_have_count(0)
-    expect(
-        main(asked).get_by_text("This fleet requires an access token")
-    ).to_be_visible()
+    expect(main(asked).get_by_text("This fleet requires an access token")).to_be_visible()
     main(asked).get_by_role("button", name="Enter token").click()
     give(asked, guarded.token)
     expect(rows(asked)).to_have_count(8)
 
 
-def test_a_token_can_be_forgotten(asked: Page, guarded: Guarded) -> None:
+def test_token_can_be_forgotten(asked: Page, guarded: Guarded) -> None:
     give(asked, guarded.token)
     expect(rows(asked)).to_have_count(8)
     asked.get_by_role("button", name="Help and settings").click()
@@ -85,7 +83,7 @@ def test_a_token_can_be_forgotten(asked: Page, guarded: Guarded) -> None:
     expect(asked.get_by_role("dialog", name="Token required")).to_be_visible()
 
 
-def test_what_a_token_may_not_do_is_said(asked: Page, watches: list[Watch], guarded: Guarded) -> None:
+def test_missing_scope_is_reported(asked: Page, watches: list[Watch], guarded: Guarded) -> None:
     watches[0].forgive(r"status of 403 .*/refresh")
     give(asked, guarded.token)
     asked.get_by_role("link", name="berlin", exact=True).first.click()

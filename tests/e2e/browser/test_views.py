@@ -1,4 +1,4 @@
-"""Every view by its own link, and the ways between them."""
+"""Every view by its link, and the navigation between views."""
 
 import re
 import time
@@ -12,17 +12,15 @@ from tests.e2e.browser.watching import Watch
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_view_opens_by_its_link(page: Page, views: dict[str, View], name: str) -> None:
-    assert name in views, f"{name} is new in routes.ts: say in views.py what it shows"
+def test_view_opens_by_its_link(page: Page, views: dict[str, View], name: str) -> None:
+    assert name in views, f"{name} is new in routes.ts: add it to views.py"
     views[name].open(page)
     expect(page).to_have_title(re.compile(r".+ · AccelScope"))
     expect(page.get_by_role("navigation", name="Views").locator("[aria-current=page]")).to_have_count(1)
     expect(page.get_by_role("banner").get_by_text("simulated")).to_be_visible()
 
 
-def test_the_navigation_leads_to_every_view_without_loading_the_page_anew(
-    page: Page, views: dict[str, View]
-) -> None:
+def test_navigation_opens_every_view_without_a_reload(page: Page, views: dict[str, View]) -> None:
     views["events"].open(page)
     page.evaluate("window.same = true")
     links = page.get_by_role("navigation", name="Views").get_by_role("link")
@@ -36,18 +34,18 @@ def test_the_navigation_leads_to_every_view_without_loading_the_page_anew(
     assert page.evaluate("window.same") is True
 
 
-def test_views_of_one_thing_lead_to_what_it_belongs_to(page: Page, views: dict[str, View]) -> None:
+def test_breadcrumb_leads_to_parents(page: Page, views: dict[str, View]) -> None:
     views["device"].open(page)
-    way_up = page.get_by_role("navigation", name="Breadcrumb")
-    way_up.get_by_role("link").last.click()
+    breadcrumb = page.get_by_role("navigation", name="Breadcrumb")
+    breadcrumb.get_by_role("link").last.click()
     views["node"].shown(page)
-    way_up.get_by_role("link").last.click()
+    breadcrumb.get_by_role("link").last.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Cluster berlin")
     page.go_back()
     views["node"].shown(page)
 
 
-def test_an_address_that_leads_nowhere_says_so(page: Page, views: dict[str, View]) -> None:
+def test_unknown_path_shows_not_found(page: Page, views: dict[str, View]) -> None:
     page.goto("/nowhere")
     expect(page.get_by_text("No page at this address")).to_be_visible()
     page.get_by_role("link", name="Go to the overview").click()
@@ -63,15 +61,15 @@ def test_an_address_that_leads_nowhere_says_so(page: Page, views: dict[str, View
         ("/clusters/nowhere", "Not found"),
     ],
 )
-def test_what_is_not_known_is_said_to_be_so(page: Page, watch: Watch, path: str, said: str) -> None:
+def test_unknown_object_is_reported(page: Page, watch: Watch, path: str, said: str) -> None:
     watch.forgive(r"status of 404 .*/api/v1/")
     page.goto(path)
     expect(main(page).get_by_text(said)).to_be_visible()
 
 
-def test_what_is_read_of_devices_is_what_the_api_says(page: Page, lab: Lab) -> None:
-    """One number of each kind, as people write it."""
-    page.goto("/devices?cluster=oslo&node=mi300-0005&index=0")  # it is stale: nothing of it moves
+def test_device_values_match_the_api(page: Page, lab: Lab) -> None:
+    """One value of each kind."""
+    page.goto("/devices?cluster=oslo&node=mi300-0005&index=0")  # stale, so its values do not change
     [device] = lab.items("devices", cluster="oslo", node="mi300-0005", index=0)
     row = main(page).get_by_role("row").last
     expect(row).to_contain_text(f"{round(device['utilization_ratio'] * 100)} %")
@@ -81,7 +79,7 @@ def test_what_is_read_of_devices_is_what_the_api_says(page: Page, lab: Lab) -> N
     expect(row).to_contain_text(device["model"])
 
 
-def test_memory_errors_tell_when_they_were_last_seen(page: Page, views: dict[str, View]) -> None:
+def test_memory_errors_show_their_last_occurrence(page: Page, views: dict[str, View]) -> None:
     def struck(route: Route) -> None:
         detail = route.fetch().json()
         known = {"severity": "corrected", "count": 3, "block": None}
@@ -95,4 +93,4 @@ def test_memory_errors_tell_when_they_were_last_seen(page: Page, views: dict[str
     views["device"].open(page)
     counted = rows(page, "Error counters").filter(has_text="ECC")
     expect(counted).to_have_text([re.compile(r"\d min ago"), re.compile("device lifetime")])
-    page.unroute_all(behavior="ignoreErrors")  # the page asks on
+    page.unroute_all(behavior="ignoreErrors")  # the page continues to send requests

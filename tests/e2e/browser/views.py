@@ -1,11 +1,11 @@
-"""Every view of the page: where it is, how it is called, and a sign that its data came."""
+"""Every view of the page: its path, its heading, and an element that shows that its data is loaded."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from playwright.sync_api import Locator, Page, expect
-from tests.e2e.browser.lab import HOT, WELL, Lab
+from tests.e2e.browser.lab import HEALTHY, HOT, Lab
 from tests.e2e.browser.routes import link
 
 
@@ -13,10 +13,10 @@ from tests.e2e.browser.routes import link
 class View:
     path: str
     heading: str | re.Pattern[str]
-    sign: Callable[[Page], Locator]  # something that only data of the fleet brings
+    sign: Callable[[Page], Locator]  # an element that only appears with data
 
     def open(self, page: Page, parameters: str = "") -> None:
-        """And wait for its data."""
+        """Open the view and wait for its data."""
         page.goto(self.path + parameters)
         self.shown(page)
 
@@ -31,7 +31,7 @@ def main(page: Page) -> Locator:
 
 
 def rows(page: Page, table: str | None = None) -> Locator:
-    """Of the view's table, without its head."""
+    """Rows of the view's table, without the header."""
     found = (
         main(page).get_by_role("table", name=table, exact=True) if table else main(page).get_by_role("table")
     )
@@ -39,19 +39,19 @@ def rows(page: Page, table: str | None = None) -> Locator:
 
 
 def log(page: Page) -> Locator:
-    """Where the view of events has them: a table, or a list where there is no room for one."""
+    """The panel of the event log."""
     return main(page).get_by_role("region", name="Log")
 
 
 def row(page: Page, name: str) -> Locator:
-    """Whose name leads to what it is of."""
+    """The row with a link of this name."""
     named = page.get_by_role("rowheader").get_by_role("link", name=name, exact=True)
     return rows(page).filter(has=named)
 
 
 def views_of(lab: Lab) -> dict[str, View]:
     device = lab.device(HOT)
-    pod = lab.items("pods", cluster=WELL.cluster, node=WELL.node, limit=1)[0]
+    pod = lab.items("pods", cluster=HEALTHY.cluster, node=HEALTHY.node, limit=1)[0]
     there = {"cluster": HOT.cluster, "node": HOT.node}
 
     def linked(name: str | re.Pattern[str]) -> Callable[[Page], Locator]:
@@ -69,9 +69,9 @@ def views_of(lab: Lab) -> dict[str, View]:
             "Cluster oslo",
             lambda page: main(page).get_by_role("table", name="Sources of this cluster"),
         ),
-        "nodes": View(link("nodes"), "Nodes", linked(WELL.node)),
+        "nodes": View(link("nodes"), "Nodes", linked(HEALTHY.node)),
         "node": View(link("node", **there), f"Node {HOT.node}", region("Devices")),
-        "devices": View(link("devices"), "Devices", linked(f"{WELL.node} device 0")),
+        "devices": View(link("devices"), "Devices", linked(f"{HEALTHY.node} device 0")),
         "device": View(
             link("device", **there, device=device["id"]),
             re.compile(rf"Device {HOT.device} .*H100"),

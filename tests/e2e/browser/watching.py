@@ -1,4 +1,5 @@
-"""What a page does behind what it shows: errors it logs, scripts that fail, requests that fail or leave."""
+"""Records errors behind a page: console errors, failing scripts, failed requests and requests to other
+hosts."""
 
 import re
 from urllib.parse import urlsplit
@@ -6,12 +7,12 @@ from urllib.parse import urlsplit
 from playwright.sync_api import ConsoleMessage, Page, Request
 
 _OF_THE_PAGE_ITSELF = ("data", "blob")
-_GIVEN_UP = "net::ERR_ABORTED"  # by the page: an answer that nobody waits for any more
+_GIVEN_UP = "net::ERR_ABORTED"  # the page cancelled the request
 
 
 class Watch:
-    """Over one page, from before its first request. Chromium logs as errors what a policy refused and answers
-    from 400 on, so that both are found in the console."""
+    """Watches one page from its first request. Chromium logs policy violations and responses from 400 on as
+    console errors."""
 
     def __init__(self, page: Page, origin: str) -> None:
         self.page = page
@@ -19,12 +20,12 @@ class Watch:
         self._troubles: list[str] = []
         self._forgiven: list[re.Pattern[str]] = []
         page.on("console", self._logged)
-        page.on("pageerror", lambda error: self._troubles.append(f"not caught: {error}"))
+        page.on("pageerror", lambda error: self._troubles.append(f"uncaught: {error}"))
         page.on("requestfailed", self._failed)
         page.on("request", self._asked)
 
     def forgive(self, pattern: str) -> None:
-        """A test that breaks something expects the page to say so there too."""
+        """Ignore expected errors."""
         self._forgiven.append(re.compile(pattern))
 
     @property
@@ -42,4 +43,4 @@ class Watch:
     def _asked(self, request: Request) -> None:
         parts = urlsplit(request.url)
         if parts.scheme not in _OF_THE_PAGE_ITSELF and parts.netloc != self._origin:
-            self._troubles.append(f"left: {request.url}")
+            self._troubles.append(f"other host: {request.url}")
