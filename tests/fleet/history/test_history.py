@@ -201,7 +201,7 @@ def test_what_has_no_room_is_counted_and_said_once(caplog: pytest.LogCaptureFixt
             fleet.minute()
     assert fleet.history.refused == {"devices": 2}
     assert [record.message for record in caplog.records].count(
-        "history has no room for all of them; charts and sums leave some out"
+        "history is full; charts and sums are incomplete"
     ) == 1
     assert fleet.history.summary("fleet", None, 0, fleet.clock.now).fields["devices"][-1] == 4
 

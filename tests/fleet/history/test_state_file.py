@@ -111,13 +111,13 @@ def _summed(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (_cut, "its sum is wrong: it is cut off or damaged"),
-        (_turned, "its sum is wrong: it is cut off or damaged"),
-        (_newer, "it is of version 2, and this reads version 1"),
-        (lambda content: content + b"more", "its sum is wrong: it is cut off or damaged"),
-        (lambda _: b"", "it is no file of this kind"),
-        (lambda _: b"accelscope history 1\n", "its sum is wrong: it is cut off or damaged"),
-        (lambda _: b"accelscope history \xb2\n" * 9, "it is no file of this kind"),
+        (_cut, "wrong checksum: the file is truncated or damaged"),
+        (_turned, "wrong checksum: the file is truncated or damaged"),
+        (_newer, "version 2 is not supported; this version reads 1"),
+        (lambda content: content + b"more", "wrong checksum: the file is truncated or damaged"),
+        (lambda _: b"", "not a history file"),
+        (lambda _: b"accelscope history 1\n", "wrong checksum: the file is truncated or damaged"),
+        (lambda _: b"accelscope history \xb2\n" * 9, "not a history file"),
         (lambda _: _summed(b"accelscope history 1\n"), "a page's head"),
         (lambda _: _summed(b"accelscope history 1\n\xff\xff\xff\xff"), "a page's head is too long"),
         (lambda _: _summed(b'accelscope history 1\n\x0b\0\0\0{"pages":7}'), "pages are missing"),
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_put_aside_and_said(
     [aside] = tmp_path.iterdir()
     assert aside.name.startswith("history.broken-")
     [record] = caplog.records
-    assert record.message == "history of before cannot be read, and begins anew"
+    assert record.message == "cannot read the saved history; starting without it"
     assert record.__dict__["fields"]["reason"].startswith(reason)
     fleet.history = history  # and goes on
     run(history.save(path))
@@ -162,7 +162,7 @@ def test_a_link_in_its_place_is_put_aside_and_its_target_keeps_its_mode(
     [aside] = folder.iterdir()
     assert aside.name.startswith("history.broken-")
     [record] = caplog.records
-    assert record.message == "history of before cannot be read, and begins anew"
+    assert record.message == "cannot read the saved history; starting without it"
 
 
 def test_a_file_that_is_no_history_keeps_its_mode(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_disk_that_does_not_take_it_is_said_once(tmp_path: Path, caplog: pytes
         folder.mkdir()
         run(fleet.history.save(folder / "history"))
     assert [record.message for record in caplog.records] == [
-        "history cannot be kept over a restart; it is tried again",
-        "history is kept over a restart again",
+        "cannot save history; retrying",
+        "history is saved again",
     ]
 
 

@@ -24,10 +24,10 @@ from accelscope.sinks.documents import timestamp
 LONG = "x" * 5000
 
 
-def cut_in(saying: NodeUpdate, field: str) -> None:
-    assert isinstance(saying, NodeReport), saying
-    assert saying.remark == f"texts of more than {TEXT_LIMIT} characters were cut: {field}"
-    assert saying.document == b""  # what came would bring the text back
+def cut_in(update: NodeUpdate, field: str) -> None:
+    assert isinstance(update, NodeReport), update
+    assert update.remark == f"texts of more than {TEXT_LIMIT} characters were truncated: {field}"
+    assert update.document == b""  # what came would bring the text back
 
 
 @pytest.mark.parametrize("decode", [glance, decode_snapshot])
@@ -54,7 +54,7 @@ def cut_in(saying: NodeUpdate, field: str) -> None:
 )
 def test_a_long_text_is_cut_and_its_field_is_named(decode: Any, name: str, members: dict[str, Any]) -> None:
     result = decode(json.dumps({**MINIMAL, "devices": [DEVICE], **members}).encode())
-    assert result.remark == f"texts of more than {TEXT_LIMIT} characters were cut: {name}"
+    assert result.remark == f"texts of more than {TEXT_LIMIT} characters were truncated: {name}"
     assert not result.whole
     assert LONG not in str(result.snapshot)
     assert "x" * (TEXT_LIMIT - 1) + "…" in str(result.snapshot)

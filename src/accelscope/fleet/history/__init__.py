@@ -1,6 +1,6 @@
-"""What the fleet did lately: by the minute, bounded, and kept over a restart where it is asked for."""
+"""The recent history of the fleet: by the minute, bounded, and optionally saved over restarts."""
 
 from accelscope.fleet.history.history import History, HistoryLimits
-from accelscope.fleet.history.rings import HistorySeries, Past, Scope, SummaryScope
+from accelscope.fleet.history.rings import HistorySeries, HistoryStore, Scope, SummaryScope
 
-__all__ = ["History", "HistoryLimits", "HistorySeries", "Past", "Scope", "SummaryScope"]
+__all__ = ["History", "HistoryLimits", "HistorySeries", "HistoryStore", "Scope", "SummaryScope"]

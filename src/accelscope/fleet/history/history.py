@@ -1,7 +1,8 @@
-"""The recent past: a day by the minute of sums, an hour by the minute of each device and pod.
+"""The recent history: sums of the last day, and each device and pod of the last hour, by the minute.
 
-Sums are kept by cluster, vendor and model, and by cluster and namespace. What is asked for is added up from
-them, so that somebody who may see two clusters of ten gets the past of those two.
+Sums are stored by cluster, vendor and model, and by cluster and namespace. Queries add them up, so that a
+user with access to two clusters of ten gets the history of those two. Stale devices and pods are not
+recorded, so that history has a gap while nothing is read.
 """
 
 import asyncio
@@ -35,17 +36,11 @@ from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.summary import Groups, Values, grouped, runs
 from accelscope.fleet.store.table import Table
 
-# --- minute ------------------------------------------------------------
-# What is recorded of a minute: the last readings of what is fresh.
-#
-# Stale devices and pods are left out, so that the past has a gap where nothing was known, and not a line.
-
-
 DEVICE_KEY = ("cluster", "node", "id")
 POD_KEY = ("cluster", "namespace", "pod")
-_ROWS_AT_ONCE = 2048  # whose slots are looked up before others may run: some two milliseconds
+_ROWS_AT_ONCE = 2048  # looked up before other tasks may run: about two milliseconds
 
-# What is added up over clusters: a mean is kept as a sum and how many there are in it.
+# Added up over clusters: a mean is stored as a sum and a count.
 ADDED_FIELDS = (
     "devices",
     "devices_unhealthy",
@@ -61,7 +56,7 @@ ADDED_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The keys of a table's rows at a moment, which stay valid when the table changes."""
+    """A copy of the keys of rows, which stays valid when the table changes."""
 
     codes: list[npt.NDArray[np.int32]]  # by field
     texts: list[list[str | None]]  # by field and code
@@ -70,7 +65,7 @@ class Rows:
         return len(self.codes[0])
 
     async def slots(self, find: Callable[[Key], int]) -> Slots:
-        """By row. `find` is `slot` or `find` of the rings."""
+        """The slots by row. `find` is `Rings.slot` or `Rings.find`."""
         found = np.empty(len(self), np.intp)
         for start in range(0, len(self), _ROWS_AT_ONCE):
             await asyncio.sleep(0)
@@ -91,15 +86,15 @@ def rows_at(table: Table[Any], positions: Positions, fields: Sequence[str]) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Rows that have slots of their own, and their values: fields x rows."""
+class RowReadings:
+    """Rows and their values: fields x rows."""
 
     rows: Rows
     values: Values
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class GroupSums:
     """Sums by key: fields x keys."""
 
     keys: list[Key]
@@ -111,13 +106,13 @@ def fresh(table: Table[Any]) -> Positions:
     return np.flatnonzero(table.live() & (table.whole_column("state") == (-1 if code is None else code)))
 
 
-def devices_read(store: FleetStore) -> Read:
+def devices_read(store: FleetStore) -> RowReadings:
     here = fresh(store.devices)
     values = np.stack([store.devices.column(field, here) for field in DEVICE_FIELDS])
-    return Read(rows_at(store.devices, here, DEVICE_KEY), values)
+    return RowReadings(rows_at(store.devices, here, DEVICE_KEY), values)
 
 
-def pods_read(store: FleetStore) -> Read:
+def pods_read(store: FleetStore) -> RowReadings:
     """A pod's utilisation is the mean over its devices of what its containers use of each."""
     table = store.pods
     here = fresh(table)
@@ -134,13 +129,13 @@ def pods_read(store: FleetStore) -> Read:
             np.where(of_pod.present(memory) > 0, of_pod.sums(memory), np.nan),
         ]
     )
-    return Read(rows_at(table, here[first], POD_KEY), values)
+    return RowReadings(rows_at(table, here[first], POD_KEY), values)
 
 
 def _devices_with(
     linked: npt.NDArray[np.int64], present: npt.NDArray[np.bool_], of_pod: Groups
 ) -> npt.NDArray[np.int64]:
-    """How many devices each pod has a value of."""
+    """The number of devices for which each pod has a value."""
     if not present.any():
         return np.zeros(of_pod.count, np.int64)
     pods, devices = of_pod.of[present], linked[present] + 1
@@ -149,8 +144,8 @@ def _devices_with(
     return np.bincount(pod_of, minlength=of_pod.count)
 
 
-def kinds_added(store: FleetStore) -> Added:
-    """By cluster, vendor and model, from which those of the fleet and of each of these are made."""
+def kinds_added(store: FleetStore) -> GroupSums:
+    """By cluster, vendor and model."""
     table = store.devices
     here = fresh(table)
     fields = "cluster", "vendor", "model"
@@ -166,12 +161,12 @@ def kinds_added(store: FleetStore) -> Added:
         utilization=table.column("utilization_ratio", here),
         memory_used=table.column("memory_used_bytes", here),
     )
-    return Added(keys, added)
+    return GroupSums(keys, added)
 
 
-def namespaces_added(store: FleetStore) -> Added:
-    """By cluster and namespace: as the store's summary has it, utilisation and used memory are its own, and a
-    device that two namespaces use counts in both."""
+def namespaces_added(store: FleetStore) -> GroupSums:
+    """By cluster and namespace. As in the store's summary, utilisation and used memory are those of the
+    namespace, and a device of two namespaces counts in both."""
     table = store.pods
     here = fresh(table)
     linked = table.linked(here, store.devices)
@@ -196,7 +191,7 @@ def namespaces_added(store: FleetStore) -> Added:
         utilization=own("utilization_ratio"),
         memory_used=own("memory_used_bytes"),
     )
-    return Added(_keys(values, [by_cluster, by_space]), added)
+    return GroupSums(_keys(values, [by_cluster, by_space]), added)
 
 
 def _added(
@@ -212,7 +207,7 @@ def _added(
     sick = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
     counted = groups.rows()
     memory_total = column("memory_total_bytes", devices)
-    both = ~np.isnan(memory_used) & ~np.isnan(memory_total)  # so that one can be set beside the other
+    both = ~np.isnan(memory_used) & ~np.isnan(memory_total)  # both sums are over the same devices
 
     def summed(values: Values) -> Values:
         return np.where(groups.present(values) > 0, groups.sums(values), np.nan)
@@ -244,16 +239,15 @@ log = logging.getLogger(__name__)
 SUMMARY_MINUTES = 24 * 60
 ROW_MINUTES = 60
 
-_ADDED_AT_ONCE = 100  # kinds or namespaces: where all are new, some ten milliseconds
+_ADDED_AT_ONCE = 100  # kinds or namespaces: about ten milliseconds if all are new
 _SUMMARY_PAGE, _ROW_PAGE = 16, 4096  # slots
 _DECIMALS = {"ratio": 4, "watts": 2, "celsius": 1}  # by unit
-_KEY_OF: dict[str, int] = {"cluster": 0, "vendor": 1, "model": 2}  # place in the key of kinds
+_KEY_OF: dict[str, int] = {"cluster": 0, "vendor": 1, "model": 2}  # index in the key of kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLimits:
-    """How many are remembered, at most: a kind (cluster, vendor, model) or a namespace takes 52 KB, a device
-    1 KB, a pod half of that."""
+    """A kind (cluster, vendor, model) or a namespace takes 52 KB, a device 1 KB, a pod 0.5 KB."""
 
     kinds: int = 1000
     namespaces: int = 2000
@@ -262,8 +256,7 @@ class HistoryLimits:
 
 
 class History:
-    """`record` once a minute; everything runs in one event loop, and gives way to others every few
-    milliseconds."""
+    """Call `record` once a minute. It runs in the event loop, and yields every few milliseconds."""
 
     def __init__(self, limits: HistoryLimits | None = None) -> None:
         limits = HistoryLimits() if limits is None else limits
@@ -284,11 +277,11 @@ class History:
 
     @property
     def refused(self) -> dict[str, int]:
-        """What had no room in the last minute, by what it is."""
+        """The number of keys without room in the last minute, by ring."""
         return {name: rings.refused for name, rings in self._by_name.items() if rings.refused}
 
     async def record(self, store: FleetStore, now: float) -> None:
-        """The minute of `now`; a second time within it, anew."""
+        """Records the minute of `now`; a second call in the same minute replaces it."""
         minute = int(now // MINUTE)
         for rings in self._by_name.values():
             rings.begin(minute)
@@ -299,18 +292,16 @@ class History:
         await _write_rows(self.pods, pods_read(store))
         for rings in self._by_name.values():
             rings.recycle()
-        self._say_full()
+        self._log_full()
 
-    def _say_full(self) -> None:
+    def _log_full(self) -> None:
         for name, rings in self._by_name.items():
             if rings.refused and name not in self._full:
-                said = fields(of=name, limit=rings.limit, left_out=rings.refused)
-                log.warning("history has no room for all of them; charts and sums leave some out", extra=said)
+                extra = fields(of=name, limit=rings.limit, left_out=rings.refused)
+                log.warning("history is full; charts and sums are incomplete", extra=extra)
                 self._full.add(name)
             elif not rings.refused:
                 self._full.discard(name)
-
-    # Questions
 
     def summary(
         self,
@@ -321,7 +312,7 @@ class History:
         *,
         clusters: Collection[str] | None = None,
     ) -> HistorySeries:
-        """Of these clusters only; None: of all."""
+        """The sum over these clusters; None: over all."""
         rings = self.namespaces if scope == "namespace" else self.kinds
         first, end = rings.span(since, until)
         slots = (slot for _, slot in self._entries_of(scope, key, clusters))
@@ -337,7 +328,7 @@ class History:
     def _entries_of(
         self, scope: SummaryScope, key: str | None, clusters: Collection[str] | None
     ) -> Iterator[tuple[str, int]]:
-        """Cluster and slot of each."""
+        """Yields cluster and slot."""
         rings = self.namespaces if scope == "namespace" else self.kinds
         place = 1 if scope == "namespace" else _KEY_OF.get(scope)
         for parts, slot in rings.entries():
@@ -347,7 +338,7 @@ class History:
     def clusters_of(
         self, scope: SummaryScope, key: str | None, *, clusters: Collection[str] | None = None
     ) -> set[str]:
-        """Those that `summary` is added up from."""
+        """The clusters that contribute to `summary`."""
         return {cluster for cluster, _ in self._entries_of(scope, key, clusters)}
 
     def device(self, cluster: str, node: str, device_id: str, since: float, until: float) -> HistorySeries:
@@ -377,8 +368,7 @@ class History:
         )
 
     async def fill(self, known: Iterable[HistorySeries]) -> None:
-        """Gaps of devices, from what a store remembers of them by the minute. Only devices that are here: it
-        is of use after the first minute was recorded."""
+        """Fills gaps of known devices with series of a store. Call it after the first minute was recorded."""
         for number, series in enumerate(known):
             if number % 256 == 255:
                 await asyncio.sleep(0)
@@ -390,19 +380,17 @@ class History:
                     row[: len(column)] = [np.nan if value is None else value for value in column]
                 self.devices.fill(np.array([slot]), int(series.start // MINUTE), filled.T[:, :, None])
 
-    # Over a restart
-
     async def save(self, path: Path) -> None:
-        """Never raises for what the disk does: that is said, once."""
+        """Errors of the disk are logged once, not raised."""
         await self._state.save(path)
 
     def load(self, path: Path) -> None:
-        """What was saved there, if anything; what cannot be read is put aside and said. Blocks, and is for
-        the start. The time since then is a gap."""
+        """Loads a saved history, if there is one. Blocks; call it at the start. An unreadable file is renamed
+        and logged. The time since it was saved is a gap."""
         self._state.load(path)
 
 
-async def _write_added(rings: Rings, added: Added) -> None:
+async def _write_added(rings: Rings, added: GroupSums) -> None:
     slots = np.empty(len(added.keys), np.intp)
     for place, key in enumerate(added.keys):
         if place % _ADDED_AT_ONCE == 0:
@@ -413,7 +401,7 @@ async def _write_added(rings: Rings, added: Added) -> None:
     await asyncio.sleep(0)
 
 
-async def _write_rows(rings: Rings, read: Read) -> None:
+async def _write_rows(rings: Rings, read: RowReadings) -> None:
     slots = await read.rows.slots(rings.slot)
     rings.refused += int(np.count_nonzero(slots == NOWHERE))
     await asyncio.sleep(0)
@@ -422,7 +410,7 @@ async def _write_rows(rings: Rings, read: Read) -> None:
 
 
 def _sum_of(rings: Rings, slots: Iterable[int], first: int, end: int) -> npt.NDArray[np.float64]:
-    """Fields x minutes. What is absent is left out; where all is, there is nothing."""
+    """Fields x minutes. NaN is left out of sums; a sum of NaN only is NaN."""
     total = np.zeros((len(ADDED_FIELDS), end - first))
     known = np.zeros(total.shape, np.bool_)
     heat = ADDED_FIELDS.index("temperature_max_celsius")
@@ -460,6 +448,6 @@ def _row(
 
 
 def _plain(field: str, values: npt.NDArray[np.floating]) -> list[float | None]:
-    """Rounded to what was worth keeping: without that, single precision shows as a tail of digits."""
+    """Rounds, because single precision would show as a tail of digits."""
     rounded = np.round(values.astype(np.float64), _DECIMALS.get(field.rpartition("_")[2], 0))
     return [None if isnan(value) else value for value in rounded.tolist()]

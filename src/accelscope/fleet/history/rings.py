@@ -1,8 +1,7 @@
-"""Numbers by the minute, for many keys: the last so many minutes of each.
+"""Ring buffers: the values of the last minutes for many keys.
 
-A key has a slot, slots are in pages, and a page is one array of minutes x fields x slots: a minute is written
-in one piece, a key is read across, and growing never copies what is there. NaN is absence; a minute in which
-nothing was recorded is a gap.
+A key has a slot, slots are in pages, and a page is one array of minutes x fields x slots. So a minute is
+written at once, and growing copies nothing. NaN is absence; a minute in which nothing was recorded is a gap.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +20,8 @@ _RECYCLED_AT_ONCE = 4096
 
 
 class Rings:
-    """`length` in minutes. At most `limit` keys at a time: `refused` counts, by the minute, those that had no
-    room in the last one. A slot whose key did not appear for the whole length is given to another."""
+    """`length` is in minutes. There are at most `limit` keys; `refused` counts those without room in the last
+    minute. A slot whose key had no value for the whole length is reused."""
 
     def __init__(self, fields: Sequence[str], length: int, *, limit: int, page_slots: int) -> None:
         self.fields = tuple(fields)
@@ -30,14 +29,14 @@ class Rings:
         self.limit = limit
         self.page_slots = page_slots
         self.refused = 0
-        self.last: int | None = None  # the minute that was recorded last, since the epoch
+        self.last: int | None = None  # the last recorded minute, since the epoch
         self.keys: list[Key | None] = []  # by slot
         self.pages: list[Minutes] = []
         self._slots: dict[Key, int] = {}
         self._free: list[int] = []
         self._seen = np.empty(0, np.int64)  # by slot: the last minute with a value
         self._used = np.empty(0, np.bool_)  # by slot
-        self.lives = np.empty(0, np.int64)  # by slot: grows with each key that it is given to
+        self.lives = np.empty(0, np.int64)  # by slot: increases with each new key
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -55,7 +54,7 @@ class Rings:
         return iter(self._slots.items())
 
     def slot(self, key: Key) -> int:
-        """Of this key, which is new to it or not; NOWHERE where there is no room for another."""
+        """The slot of this key, which may be new; NOWHERE if there is no room."""
         slot = self._slots.get(key)
         if slot is not None:
             return slot
@@ -84,8 +83,8 @@ class Rings:
         self.lives = np.concatenate([self.lives, np.zeros(self.page_slots, np.int64)])
 
     def begin(self, minute: int) -> None:
-        """From now on this minute is the last. Those that were passed over are gaps; a clock that was set
-        back takes the minutes after it along."""
+        """Begins a minute. Skipped minutes are gaps; if the clock was set back, the minutes after it are
+        dropped."""
         last = minute if self.last is None else self.last
         first, end = (last + 1, minute) if minute > last else (minute, last)
         for passed in range(max(first, end - self.length + 1), end + 1):
@@ -95,7 +94,7 @@ class Rings:
         np.minimum(self._seen, minute, out=self._seen)
 
     def write(self, slots: Slots, values: npt.NDArray[np.floating]) -> None:
-        """Values of the last minute, fields x slots. NOWHERE among the slots is passed over."""
+        """Writes values of the last minute, fields x slots. Slots that are NOWHERE are ignored."""
         assert self.last is not None
         place = self.last % self.length
         here = slots >= 0
@@ -108,7 +107,7 @@ class Rings:
             page[place] = whole[:, number * self.page_slots : (number + 1) * self.page_slots]
 
     def recycle(self) -> list[int]:
-        """Takes slots back whose minutes are all gaps by now, some at a time."""
+        """Frees slots without values, some at a time."""
         if self.last is None:
             return []
         unseen = self._used & (self._seen <= self.last - self.length)
@@ -123,12 +122,12 @@ class Rings:
         return taken
 
     def places(self, first: int, end: int) -> Slots:
-        """Where in a page the minutes from `first` to before `end` are."""
+        """Indices in a page of the minutes from `first` up to, but not including, `end`."""
         return np.arange(first, end) % self.length
 
     def span(self, since: float, until: float) -> tuple[int, int]:
-        """Minutes of that time, in seconds since the epoch, that may be here: the first, and the one after
-        the last."""
+        """The stored minutes between two times in seconds since the epoch: the first, and the one after the
+        last."""
         if self.last is None:
             return 0, 0
         first = max(-int(-since // 60), self.last - self.length + 1)
@@ -141,8 +140,8 @@ class Rings:
         return across
 
     def fill(self, slots: Slots, first: int, values: Minutes) -> None:
-        """Where there are gaps: minutes from `first` on x fields x slots, each slot once. What is out of
-        reach is passed over."""
+        """Fills gaps with values: minutes from `first` on x fields x slots, each slot once. Other minutes are
+        ignored."""
         if self.last is None:
             return
         cut = max(0, self.last - self.length + 1 - first)
@@ -154,10 +153,6 @@ class Rings:
             where = np.ix_(places, np.arange(len(self.fields)), slots[here] % self.page_slots)
             before = self.pages[number][where]
             self.pages[number][where] = np.where(np.isnan(before), values[:, :, here], before)
-
-
-# --- series ------------------------------------------------------------
-# A stretch of the past as answers show it, and where a longer one may come from.
 
 
 SummaryScope: TypeAlias = Literal["fleet", "cluster", "vendor", "model", "namespace"]
@@ -202,9 +197,9 @@ class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
     ]
 
 
-class Past(Protocol):
-    """A store that remembers longer than this process. Answers None where it knows nothing of what is asked;
-    never raises for what the store does."""
+class HistoryStore(Protocol):
+    """A store with a longer history than this process. Returns None without data, and does not raise errors
+    of the store."""
 
     async def series(
         self,
@@ -219,5 +214,5 @@ class Past(Protocol):
     ) -> HistorySeries | None: ...
 
     async def devices(self, since: float, until: float) -> Iterable[HistorySeries]:
-        """By the minute, all devices that it knows of: what a ring is filled up from after a start."""
+        """All devices by the minute, to fill the rings after a start."""
         ...

@@ -1,12 +1,12 @@
-"""History over a restart, in one file.
+"""Saves the history over restarts, in one file.
 
-    magic, one line, with the version
-    pages: length of a head (4 bytes, little endian), the head as JSON, the numbers (float32, little endian)
-    a last head that counts the pages
-    CRC-32 of all that (4 bytes)
+    one line with a magic text and the version
+    pages: length of the head (4 bytes, little endian), the head as JSON, the numbers (float32, little endian)
+    a last head with the number of pages
+    CRC-32 of all of it (4 bytes)
 
-A page says of which ring it is, which keys it holds and which minute its last one is, so that pages that were
-written before and after a minute went by are each right.
+Each page contains the name of its ring, its keys and its last minute, so that the file is consistent even if
+a minute passes while it is written.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ _CHECKED_AT_ONCE = 1 << 20
 _NUMBER = 4  # bytes
 _FLOAT = np.dtype("<f4")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_PLACES_KEPT = 3  # files put aside, so that a fault that comes back does not fill the disk
+_MAX_BROKEN_FILES = 3  # so that a recurring error does not fill the disk
 
 
 class _Head(Struct):
-    """Of a page; without a ring, the last one, and `pages` is how many there were."""
+    """The head of a page; the last one has no ring, and `pages` is their number."""
 
     ring: str | None = None
     fields: tuple[str, ...] = ()
@@ -55,11 +55,11 @@ class _Head(Struct):
 
 
 class BadStateError(Exception):
-    """The file is no history that this version reads."""
+    """The file is not a history of this version."""
 
 
 class StateFile:
-    """`rings` by the names that they have in the file."""
+    """`rings` are by their names in the file."""
 
     def __init__(self, rings: Mapping[str, Rings], clock: Callable[[], float] = time.time) -> None:
         self._rings = rings
@@ -68,7 +68,7 @@ class StateFile:
         self._saving = asyncio.Lock()
 
     async def save(self, path: Path) -> None:
-        """Pages are copied one at a time, and written by a thread."""
+        """Copies one page at a time, and writes it in a thread."""
         async with self._saving:
             scratch: Path | None = None
             try:
@@ -78,38 +78,38 @@ class StateFile:
                 await asyncio.to_thread(_put_in_place, made, path)
             except OSError as error:
                 if not self._failed:
-                    said = fields(path=str(path), error=error.strerror or str(error))
-                    log.warning("history cannot be kept over a restart; it is tried again", extra=said)
+                    extra = fields(path=str(path), error=error.strerror or str(error))
+                    log.warning("cannot save history; retrying", extra=extra)
                 self._failed = True
                 if scratch is not None:
                     await asyncio.to_thread(_remove, scratch)
                 return
             if self._failed:
-                log.info("history is kept over a restart again", extra=fields(path=str(path)))
+                log.info("history is saved again", extra=fields(path=str(path)))
             self._failed = False
 
     async def _write(self, file: BinaryIO) -> None:
         try:
-            written = _Written(file)
-            await asyncio.to_thread(written.add, _MAGIC + b"%d\n" % VERSION)
+            writer = _ChecksumWriter(file)
+            await asyncio.to_thread(writer.add, _MAGIC + b"%d\n" % VERSION)
             pages = 0
             for name, rings in self._rings.items():
                 for number in range(len(rings.pages)):
                     if number < len(rings.pages) and rings.last is not None:
                         head, numbers = _page(name, rings, number)
-                        await asyncio.to_thread(written.add_page, head, numbers)
+                        await asyncio.to_thread(writer.add_page, head, numbers)
                         pages += 1
-            await asyncio.to_thread(written.end, pages)
+            await asyncio.to_thread(writer.end, pages)
         finally:
             await asyncio.to_thread(file.close)
 
     def load(self, path: Path) -> None:
         try:
-            for left in path.parent.glob(_scratch_name(path, "*")):  # of a process that was killed
+            for left in path.parent.glob(_scratch_name(path, "*")):  # left by a killed process
                 _remove(left)
             with open_regular(path, follow=False) as file:
                 _check(file)
-                _make_private(file)  # not before: another file in its place keeps its mode
+                _make_private(file)  # after the check, so that another file keeps its mode
                 for head, numbers in _pages(file):
                     self._take(head, numbers)
         except FileNotFoundError:
@@ -117,12 +117,12 @@ class StateFile:
         except (BadStateError, OSError) as error:
             self._put_aside(path, str(error))
             return
-        log.info("history was taken up", extra=fields(path=str(path), devices=len(self._rings["devices"])))
+        log.info("history loaded", extra=fields(path=str(path), devices=len(self._rings["devices"])))
 
     def _take(self, head: _Head, numbers: Minutes) -> None:
         rings = self._rings.get(head.ring or "")
         if rings is None or head.fields != rings.fields:
-            return  # of another version of the same format: it has what this one does not keep
+            return  # another version of the same format with other rings or fields
         if rings.last is None or head.last > rings.last:
             rings.begin(head.last)
         slots = np.array([rings.slot(key) for key in head.keys], np.intp)
@@ -131,18 +131,18 @@ class StateFile:
 
     def _put_aside(self, path: Path, reason: str) -> None:
         aside = path.with_name(f"{path.name}.broken-{int(self._clock())}")
-        said = fields(path=str(path), reason=reason, aside=str(aside))
+        extra = fields(path=str(path), reason=reason, aside=str(aside))
         try:
             path.rename(aside)
-            for old in sorted(path.parent.glob(f"{path.name}.broken-*"))[:-_PLACES_KEPT]:
+            for old in sorted(path.parent.glob(f"{path.name}.broken-*"))[:-_MAX_BROKEN_FILES]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            said = fields(path=str(path), reason=reason, error=error.strerror)
-        log.warning("history of before cannot be read, and begins anew", extra=said)
+            extra = fields(path=str(path), reason=reason, error=error.strerror)
+        log.warning("cannot read the saved history; starting without it", extra=extra)
 
 
 def _page(name: str, rings: Rings, number: int) -> tuple[_Head, Minutes]:
-    """In the order of time; a copy, of the slots that are in use."""
+    """A copy of the slots in use, oldest minute first."""
     assert rings.last is not None
     start = number * rings.page_slots
     keys = rings.keys[start : start + rings.page_slots]
@@ -159,7 +159,7 @@ def _page(name: str, rings: Rings, number: int) -> tuple[_Head, Minutes]:
     return head, numbers
 
 
-class _Written:
+class _ChecksumWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._sum = 0
@@ -187,9 +187,9 @@ def _check(file: BinaryIO) -> None:
     magic = file.readline(_MAGIC_LIMIT)
     version = magic.removeprefix(_MAGIC).strip()
     if not magic.startswith(_MAGIC) or not version.isdigit():
-        raise BadStateError("it is no file of this kind")
+        raise BadStateError("not a history file")
     if int(version) != VERSION:
-        raise BadStateError(f"it is of version {int(version)}, and this reads version {VERSION}")
+        raise BadStateError(f"version {int(version)} is not supported; this version reads {VERSION}")
     first = file.tell()
     left = file.seek(0, os.SEEK_END) - first - _NUMBER
     file.seek(first)
@@ -201,12 +201,12 @@ def _check(file: BinaryIO) -> None:
         found = zlib.crc32(part, found)
         left -= len(part)
     if left or file.read() != found.to_bytes(_NUMBER, "little"):
-        raise BadStateError("its sum is wrong: it is cut off or damaged")
+        raise BadStateError("wrong checksum: the file is truncated or damaged")
     file.seek(first)
 
 
 def _pages(file: BinaryIO) -> Iterator[tuple[_Head, Minutes]]:
-    """Of a file whose sum is right. Raises BadStateError."""
+    """The pages of a file with a valid checksum. Raises BadStateError."""
     decoder = msgspec.json.Decoder(_Head)
     pages = 0
     while True:
@@ -230,7 +230,7 @@ def _numbers(file: BinaryIO, head: _Head) -> Minutes:
     size = shape[0] * shape[1] * shape[2] * _FLOAT.itemsize
     content = file.read(size)
     if len(content) != size:
-        raise BadStateError("a page's numbers are cut off")
+        raise BadStateError("the numbers of a page are truncated")
     numbers: npt.NDArray[np.float32] = np.frombuffer(content, _FLOAT).reshape(shape)
     return numbers
 
@@ -240,17 +240,17 @@ def _scratch_name(path: Path, middle: str) -> str:
 
 
 def _open_scratch(path: Path) -> tuple[BinaryIO, Path]:
-    """A new file beside `path` that only its owner reads, whatever the umask: it holds what the API guards.
-    Under a name that nobody can guess, and never through a link."""
+    """Creates a file beside `path` that only its owner can read, because the API protects its content. The
+    name is not predictable, and links are not followed."""
     before, after = _scratch_name(path, "*").split("*")
     descriptor, name = tempfile.mkstemp(prefix=before, suffix=after, dir=path.parent)
     return open(descriptor, "wb"), Path(name)  # noqa: PTH123 - of a descriptor; the caller closes it
 
 
 def _make_private(file: BinaryIO) -> None:
-    """One that an earlier version left readable for all."""
+    """Fixes the mode of a file that an earlier version made readable for all."""
     if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & _OTHERS:
-        with suppress(OSError):  # another user's, which the next save replaces
+        with suppress(OSError):  # the file of another user, which the next save replaces
             os.fchmod(file.fileno(), 0o600)
 
 
@@ -267,4 +267,4 @@ def _remove(scratch: Path) -> None:
     try:
         scratch.unlink(missing_ok=True)
     except OSError as error:
-        log.debug("a scratch file stays: %s", error)
+        log.debug("cannot remove a temporary file: %s", error)

@@ -50,10 +50,6 @@ from accelscope.fleet.sources.snapshots import (
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model import Snapshot
 
-# --- transport ------------------------------------------------------------
-# How an agent is reached: through the API server's pod proxy, or straight at its pod's address.
-
-
 _PATH = "/snapshot"
 _PORT_NAME = "metrics"  # of the agent's container, by our chart
 

@@ -19,7 +19,7 @@ from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
-from accelscope.vendors.common.agentless import DriverTool, ToolOutput, ToolReading
+from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _MIN_FAILURES = 8  # in a row, before a refresh is given up
@@ -153,7 +153,7 @@ class ExecSource:
         while True:
             result = await self._run(pod, command)
             try:
-                command = questions.send(ToolOutput(_text(result), result.exit_code))
+                command = questions.send(CommandOutput(_text(result), result.exit_code))
             except StopIteration as end:
                 reading: ToolReading = end.value
                 return reading

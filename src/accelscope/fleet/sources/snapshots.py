@@ -1,9 +1,12 @@
-"""What a number can be, by the name of its field, and how long a text can be. A number beyond its bounds says
-nothing of a device and would make the sums of a whole fleet worthless. A text without a limit would let one
-node fill the memory of the fleet.
+"""Snapshots of nodes: decoding with limits, and merging those of several agents.
 
-The bounds are wide, since a driver may be odd and still be right: they keep out what nothing has, not what is
-unusual.
+Numbers are limited by the name of their field, because an absurd number would spoil the sums of the fleet.
+The limits are wide: they exclude the impossible, not the unusual. Texts are limited in length, because one
+node must not fill the memory of the fleet.
+
+The major version of a document's schema must be ours. An older minor version lacks fields, which get their
+defaults; a newer one has more. Unknown fields, unknown values of enumerations and impossible numbers are left
+out, and overlong texts are truncated; a remark lists what was changed.
 """
 
 import re
@@ -30,29 +33,29 @@ from accelscope.model import (
 )
 from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, drop_unknown_vendors
 
-# Characters of one text. The longest real one is the id of a claimed device: driver, pool and device, each a
-# Kubernetes name.
+# Characters. The longest real text is the id of a claimed device: driver, pool and device, each a Kubernetes
+# name.
 TEXT_LIMIT = 1024
 
-_MOST_WHOLE = 2**53  # beyond it neighbours are the same in a column
+_MAX_WHOLE = 2**53  # larger integers are not exact in a column of floats
 _MOST_SECONDS = 1e15
 _DAY_SECONDS = 86400.0
 
 _BY_NAME: dict[str, tuple[float, float]] = {
     "index": (0, 1_000_000),
     "device_index": (0, 1_000_000),
-    "numa_node": (-1, 1_000_000),  # -1: of a machine that has only one
-    "cpu_ratio": (0, 1_000_000),  # 1 is one CPU, and a node has hundreds
+    "numa_node": (-1, 1_000_000),  # -1: the machine has only one
+    "cpu_ratio": (0, 1_000_000),  # 1 is one CPU
     "interval_seconds": (0, _DAY_SECONDS),
     "volts": (-1e6, 1e6),
     "amperes": (-1e6, 1e6),
-    "watts": (-1e6, 1e6),  # of a rail, which may feed back
+    "watts": (-1e6, 1e6),  # of a rail, which may be negative
 }
 _BY_ENDING: tuple[tuple[str, tuple[float, float]], ...] = (
-    ("_ratio", (0, 100)),  # some drivers count beyond 1 for a moment, or by core
+    ("_ratio", (0, 100)),  # some drivers exceed 1 for a moment, or count by core
     ("celsius", (-100, 1000)),
     ("_watts", (0, 1e6)),
-    ("_bytes", (0, _MOST_WHOLE)),
+    ("_bytes", (0, _MAX_WHOLE)),
     ("_seconds", (0, _MOST_SECONDS)),
     ("_joules", (0, _MOST_SECONDS)),
     ("cycles_total", (0, 2**63 - 1)),  # at 2 GHz, 2**53 cycles are passed after 52 days
@@ -61,13 +64,13 @@ _BY_ENDING: tuple[tuple[str, tuple[float, float]], ...] = (
 
 @cache
 def bounds(name: str, kind: Any) -> tuple[float, float]:
-    """Least and most of a field of this name, of kind int or float; both are finite."""
+    """Minimum and maximum of a field of this name, of type int or float; both are finite."""
     if (known := _BY_NAME.get(name)) is not None:
         return known
     for ending, known in _BY_ENDING:
         if name.endswith(ending):
             return known
-    return (0, _MOST_WHOLE) if kind is int else (0, 1e18)
+    return (0, _MAX_WHOLE) if kind is int else (0, 1e18)
 
 
 def is_plausible(name: str, kind: Any, value: float) -> bool:
@@ -76,13 +79,13 @@ def is_plausible(name: str, kind: Any, value: float) -> bool:
 
 
 def cut(text: str) -> str:
-    """At most TEXT_LIMIT characters of a text; the last one shows that more followed."""
+    """Truncates a text to TEXT_LIMIT characters; the last one marks the truncation."""
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Names of the fields that lost a value, or the end of a text."""
+    """Names of the fields with a value that was left out, or with a truncated text."""
 
     numbers: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
@@ -93,20 +96,17 @@ class LeftOut:
             yield f"values out of range were left out: {', '.join(sorted(self.numbers))}"
         if self.texts:
             names = ", ".join(sorted(self.texts))
-            yield f"texts of more than {TEXT_LIMIT} characters were cut: {names}"
+            yield f"texts of more than {TEXT_LIMIT} characters were truncated: {names}"
 
 
-# --- light model ------------------------------------------------------------
-# The model as msgspec structures, for readings that are looked at once and let go of.
-#
-# Made from the model's own dataclasses, with the same names, types and defaults, so that whoever reads fields
-# cannot tell them apart. They are decoded in less than half the time, since a frozen dataclass is filled
-# attribute by attribute, and the garbage collector need not know of them.
+# The model as msgspec structures, for readings that are used once. They are generated from the dataclasses of
+# the model, with the same names, types and defaults. Decoding takes less than half the time of frozen
+# dataclasses, which are filled attribute by attribute, and they are not tracked by the garbage collector.
 
 
 def light(kind: Any, name: str = "") -> Any:
-    """The type to decode in the place of `kind`. Numbers are bounded by the name of their field, and texts in
-    their length: a document that has others is to be looked at more closely."""
+    """The type to decode instead of `kind`. Numbers and texts have limits; a document that exceeds them is
+    decoded again by the slower way."""
     if kind is str:
         return Annotated[str, msgspec.Meta(max_length=TEXT_LIMIT)]
     if kind is int or kind is float:
@@ -130,15 +130,6 @@ def _structure(kind: Any) -> type[msgspec.Struct]:
         default = msgspec.NODEFAULT if one.default is MISSING else one.default
         declared.append((one.name, light(hints[one.name], one.name), default))
     return msgspec.defstruct(kind.__name__, declared, kw_only=True, frozen=True, gc=False)
-
-
-# --- snapshot document ------------------------------------------------------------
-# An agent's `/snapshot` as the model, whatever version of the agent wrote it.
-#
-# The major of its schema must be ours. Within it a document of an older minor lacks fields, which take their
-# defaults, and one of a newer minor has more: unknown fields are passed over, and so are words that an
-# enumeration of ours does not have and numbers that cannot be, each at the smallest cost. Texts that are too
-# long are cut. A remark lists the devices and numbers that were left out and the texts that were cut.
 
 
 # An integer with more digits than any count has: to read it alone takes long.
@@ -166,7 +157,7 @@ class _Versioned(msgspec.Struct):
 
 
 class _Members(msgspec.Struct):
-    """How many there are, without a look at them."""
+    """Only counts the members."""
 
     devices: tuple[msgspec.Raw, ...] = ()
     processes: tuple[msgspec.Raw, ...] = ()
@@ -178,31 +169,31 @@ _members_decoder = msgspec.json.Decoder(_Members)
 
 
 class BadDocument(ValueError):
-    """What came is no snapshot. The text says in one line why."""
+    """Not a valid snapshot. The message is one line."""
 
 
 class IncompatibleSchema(ValueError):
-    """A snapshot of another major. The text names both versions."""
+    """A snapshot of another major version. The message contains both versions."""
 
 
 class TooLarge(ValueError):
-    """A snapshot of more than a node can have. The text says of what."""
+    """A snapshot that exceeds the limits of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     snapshot: Snapshot
-    whole: bool  # nothing had to be passed over: the document can be read again by the types alone
-    remark: str | None = None  # what was left out, for people
+    whole: bool  # nothing was left out, so the document can be decoded again without checks
+    remark: str | None = None  # about what was left out
 
 
 def glance(document: bytes) -> Decoded:
-    """A snapshot to read fields of and let go: much quicker, but not equal to one of the model, and not to be
-    changed with `dataclasses.replace`. Raises BadDocument, IncompatibleSchema and TooLarge."""
+    """Decodes to the light model: much faster, but not equal to objects of the model and without
+    `dataclasses.replace`. Raises BadDocument, IncompatibleSchema and TooLarge."""
     try:
         seen = _seen(document)
     except (msgspec.MsgspecError, RecursionError) as error:
-        return _looked_at(document, error)  # says what is wrong, or makes the best of it
+        return _decode_leniently(document, error)
     return Decoded(seen, whole=True)
 
 
@@ -212,11 +203,11 @@ def decode_snapshot(document: bytes) -> Decoded:
         _seen(document)
         return Decoded(_decoder.decode(document), whole=True)
     except (msgspec.MsgspecError, RecursionError) as error:
-        return _looked_at(document, error)
+        return _decode_leniently(document, error)
 
 
 def checked(snapshot: Snapshot) -> Decoded:
-    """What was put together here from something else than a document. Raises BadDocument and TooLarge."""
+    """Checks a snapshot that was not decoded from a document. Raises BadDocument and TooLarge."""
     _check_size(snapshot)
     try:
         msgspec.convert(snapshot, _Light, from_attributes=True)
@@ -237,8 +228,8 @@ def _seen(document: bytes) -> Snapshot:
     return seen
 
 
-def _looked_at(document: bytes, error: Exception) -> Decoded:
-    """`error`: why the types alone do not do."""
+def _decode_leniently(document: bytes, error: Exception) -> Decoded:
+    """Decodes leniently; `error` is that of the strict decoder."""
     try:
         _check_version(document)
         if len(document) > _MOST_BYTES_LOOKED_AT:
@@ -276,7 +267,7 @@ def _check_size(of: Snapshot | _Members) -> None:
         ("uses by pods", len(of.pod_usages), _MOST_POD_USAGES),
     ):
         if found > most:
-            raise TooLarge(f"{found} {name}, of {most} that a node may have")
+            raise TooLarge(f"{found} {name} exceed the limit of {most} for a node")
 
 
 def _check_version(document: bytes) -> None:
@@ -286,7 +277,7 @@ def _check_version(document: bytes) -> None:
         raise BadDocument("it has no schema_version")
     if version.split(".", 1)[0] != SCHEMA_VERSION.split(".", 1)[0]:
         raise IncompatibleSchema(
-            f"its snapshots have schema {version[:32]}, this version of accelscope reads {SCHEMA_VERSION}"
+            f"unsupported schema version {version[:32]}; this version of accelscope reads {SCHEMA_VERSION}"
         )
 
 
@@ -363,16 +354,11 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
     )
 
 
-# --- reported ------------------------------------------------------------
-# The door for readings that were put together here: from what a tool printed, from annotations, from series
-# of a store, or from several agents.
-
-
 def reported(
     node: str, source: SourceKind, taken_at: float, snapshot: Snapshot, *, remark: str | None = None
 ) -> NodeReport | NodeFailure:
-    """Without numbers that cannot be; a failure, where there is more of it than a node can have. `remark`:
-    what was left out before."""
+    """The report of a snapshot that a source has assembled, without impossible numbers, or a failure if it
+    exceeds the limits of a node. `remark` is about what was left out before."""
     try:
         found = checked(snapshot)
     except TooLarge as error:

@@ -1,4 +1,4 @@
-"""A node's readings as rows: what one source says, and what several say together."""
+"""Makes rows and merged snapshots from the readings of a node's sources."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -21,8 +21,8 @@ from accelscope.model import (
 
 FRESH = "fresh"
 STALE = "stale"
-INCOMPATIBLE = "incompatible"  # it answers, in a schema that this version cannot read
-UNREAD = "unread"  # it is there, but nothing was read of it
+INCOMPATIBLE = "incompatible"  # its agent uses an unsupported schema
+UNREAD = "unread"  # it exists, but was not read
 
 UNHEALTHY = frozenset({"warning", "critical", "lost"})
 
@@ -36,7 +36,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReading:
-    """What one source tells of a node: the devices of `vendors`, since another tells of the rest."""
+    """The reading of one source, of which the devices of `vendors` are used."""
 
     source: str
     state: str
@@ -47,7 +47,7 @@ class SourceReading:
 
 @dataclass(slots=True)
 class NodeRows:
-    """Rows of one node, and beside each pod and process the place of its device in `devices`."""
+    """Rows of one node; for each pod and process, the index of its device in `devices`."""
 
     devices: list[DeviceRow] = field(default_factory=list)
     pods: list[PodRow] = field(default_factory=list)
@@ -60,8 +60,7 @@ def rows_of(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
     rows = NodeRows()
     for part in parts:
         _add(rows, place, part)
-    # So that the rows of a pod, and of a container, are beside each other: what is distinct is counted then
-    # without sorting.
+    # Rows of a pod and of a container are adjacent, so that distinct ones are counted without sorting.
     in_order = sorted(zip(rows.pods, rows.pod_devices, strict=True), key=_by_container)
     rows.pods = [row for row, _ in in_order]
     rows.pod_devices = [device for _, device in in_order]
@@ -69,8 +68,8 @@ def rows_of(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
 
 
 def text_size(snapshot: Snapshot) -> int:
-    """Bytes that the texts in rows of this snapshot take at most. Tables hold equal texts once, so each
-    counts once."""
+    """An upper bound for the bytes of texts in rows of this snapshot. Equal texts count once, because tables
+    intern them."""
     texts: set[str | None] = {snapshot.agent.version}
     texts.add(_models(snapshot.devices))
     for device in snapshot.devices:
@@ -130,8 +129,7 @@ def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
 
 
 class _Devices:
-    """Those of the part, each once, found by id or, where a source knows no more, by an index that only one
-    of them has."""
+    """The devices of the part, by id, or by a unique index if the source has no id."""
 
     def __init__(self, devices: Iterable[Device], vendors: Collection[str], first: int) -> None:
         self._by_id = {device.id: device for device in devices if device.vendor in vendors}
@@ -176,7 +174,7 @@ def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tupl
 
 
 def _taken_at(part: SourceReading, device: Device) -> float | None:
-    """None: since its agent started it was never read."""
+    """None: not read since its agent started."""
     if not device.stale:
         return part.taken_at
     if device.read_at is None:
@@ -242,14 +240,14 @@ def _throttled(device: Device) -> str | None:
 
 
 def _temperature_margin(device: Device) -> float | None:
-    """A device that says 0 does not tell at which it slows down."""
+    """None for 0, which drivers report for an unknown limit."""
     at, slowdown = device.temperature_celsius, device.temperature_slowdown_celsius
     return round(slowdown - at, 3) if slowdown and at is not None else None
 
 
 def _ecc_uncorrected(device: Device) -> int | None:
-    """Since the driver was loaded where that is known, since a repaired board keeps its lifetime's count; the
-    device's total where it is given, else the sum of its blocks."""
+    """The count since the driver was loaded if there is one, because a repaired board keeps its lifetime
+    count; the total of the device if there is one, else the sum of its blocks."""
     counts = [count for count in device.ecc if count.severity == "uncorrected"]
     counts = [count for count in counts if not count.lifetime] or counts
     counts = [count for count in counts if count.block is None] or counts
@@ -379,13 +377,9 @@ def _listed(words: Iterable[str]) -> str | None:
     return ",".join(sorted(words)) or None
 
 
-# --- whole node ------------------------------------------------------------
-# One snapshot of a node that several sources told of.
-
-
 def whole_node(node: str, parts: Sequence[SourceReading]) -> Snapshot:
-    """The first part's, with what the others tell of the devices that are theirs; under the node's name in
-    its cluster, and by this process's clock."""
+    """The snapshot of the first part, with the devices of the others, under the node's name in its cluster
+    and with times of this process's clock."""
     first, *others = [_only(part) for part in parts]
     first = replace(first, node=node, taken_at=parts[0].taken_at)
     if not others:
@@ -406,7 +400,7 @@ def whole_node(node: str, parts: Sequence[SourceReading]) -> Snapshot:
 
 
 def _only(part: SourceReading) -> Snapshot:
-    """Without the devices that another source tells of, and all that belongs to them."""
+    """Without the devices of other sources, and everything that belongs to those."""
     snapshot = part.snapshot
     devices = tuple(device for device in snapshot.devices if device.vendor in part.vendors)
     if len(devices) == len(snapshot.devices):

@@ -1,4 +1,4 @@
-"""What one may ask of a table: conditions, a search, an order, and the place where the last page ended."""
+"""Queries of a table: conditions, search, order and paging."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,15 @@ Operator: TypeAlias = Literal["=", "!=", "in", ">=", "<=", ">", "<", "contains",
 
 
 class QueryError(ValueError):
-    """A question that this table cannot answer: one line that says what it could."""
+    """An invalid query. The message is one line with the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One field compared with a value.
 
-    What is absent is like nothing: only `!=` and `absent` are true of it. `contains` is part of a text, in
-    any case; `has` is one of the words of a text that lists them by commas, and takes one value or several;
-    `in` takes several.
+    For an absent value only `!=` and `absent` are true. `contains` is a part of a text, ignoring case; `has`
+    is one of the comma-separated words of a text, and takes one value or several; `in` takes several.
     """
 
     field: str
@@ -41,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """What is absent comes last in both directions."""
+    """Absent values come last in both directions."""
 
     field: str
     descending: bool = False
@@ -49,10 +48,10 @@ class Sort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """All conditions hold; `search` is found in any one of the texts that the table searches.
+    """Rows for which all conditions hold and one of the searched texts contains `search`.
 
-    Rows that are alike by `sort` come in the order of their identity, so that the order is total. `after` is
-    what the selection before gave.
+    Rows with equal values of `sort` are ordered by their identity, so that the order is total. `after` comes
+    from the previous selection.
     """
 
     where: tuple[Condition, ...] = ()
@@ -64,11 +63,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """One page. Positions hold until the store is next changed: use them before anything is awaited.
+    """One page. Positions are valid until the next change of the store: use them before anything is awaited.
 
-    `after` holds the last row's values by which it was sorted, and its identity: the next page begins behind
-    that place, whatever has come or gone since. A row that stays, and keeps those values, is neither repeated
-    nor left out. None: this was the last page.
+    `after` contains the sort values and the identity of the last row: the next page begins after them,
+    whatever has changed since. Rows whose values stay the same are neither repeated nor left out. None: this
+    was the last page.
     """
 
     positions: Positions
@@ -76,29 +75,25 @@ class Selection:
     after: tuple[Value, ...] | None
 
 
-# --- columns ------------------------------------------------------------
-# Which columns a kind of row has: from the types of its fields, so that nothing is declared twice.
-
-
-AGE = "age_seconds"  # moves by itself: made from TAKEN_AT when it is asked for
+AGE = "age_seconds"  # computed from TAKEN_AT by each query
 TAKEN_AT = "taken_at"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names by the kind of their column, each in the order of the row's fields."""
+    """The columns of a row type, from the types of its fields."""
 
     row: str
     fields: tuple[str, ...]
     texts: tuple[str, ...]
     numbers: tuple[str, ...]
     whole: frozenset[str]  # numbers that are whole
-    flags: frozenset[str]  # numbers that are 0 or 1 and say no or yes
+    flags: frozenset[str]  # numbers that are 0 or 1
     ageing: bool
 
     def check(self, field: str) -> None:
         if field not in self.fields:
-            raise QueryError(f"{field!r} is no field of a {self.row}: there are {', '.join(self.fields)}")
+            raise QueryError(f"{field!r} is not a field of a {self.row}; allowed: {', '.join(self.fields)}")
 
 
 def layout_of(row_type: type[Row]) -> Layout:
@@ -123,13 +118,6 @@ def _kind(hint: object) -> object:
     return hint
 
 
-# --- selecting ------------------------------------------------------------
-# Filtering, ordering and paging of a table's rows.
-#
-# A page is found without sorting everything: key by key, what surely belongs to it is set apart, and only
-# those that are alike at its edge go on to the next key.
-
-
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.float64]
 
@@ -138,6 +126,8 @@ _ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {">=": ge, "<=": le, ">": gt,
 
 
 def select(table: "Table[Any]", query: Query) -> Selection:
+    """Finds a page without sorting all rows: key by key, rows that surely belong to it are set aside, and
+    only those with equal keys at its end are compared by the next key."""
     if query.limit < 1:
         raise QueryError("a page has at least one row")
     keys = _keys(table, query.sort)

@@ -1,13 +1,14 @@
 """Sums over the fleet, whole or by cluster, vendor, model, namespace, node or health.
 
-Devices of nodes that went stale are counted with their last values: a cluster out of reach is shown as it was
-last seen, and `devices_stale` says how much of the sum that is. Counts and sums of
-nothing are 0, averages of nothing are null, and what is absent stays out of both; a sum over devices of which
-none tells is null.
+Devices of stale nodes count with their last values; `devices_stale` is their number. Counts and sums of
+nothing are 0, averages of nothing are null, and absent values are left out; a sum over devices that all lack
+the value is null.
 
-By namespace, a device that pods of two namespaces hold or use counts in both. Utilisation, used memory,
-processes, and what is allocated and idle are the namespace's own there; the other values are those of
-the whole devices. Of some namespaces together it counts once, with what is theirs on it.
+By namespace, a device of pods of two namespaces counts in both. Utilisation, used memory, processes,
+allocated and idle are those of the namespace; the other values are those of the whole devices. For several
+namespaces together a device counts once, with their part of it.
+
+Grouping sorts instead of using `np.unique`, which takes 250 ms where sorting takes 10.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +25,6 @@ from accelscope.fleet.store.node_rows import STALE, UNHEALTHY
 from accelscope.fleet.store.query import Condition, Positions, Query, QueryError
 from accelscope.fleet.store.table import Table
 from accelscope.model import IDLE_SECONDS
-
-# --- grouping ------------------------------------------------------------
-# Rows by group: counts, sums, means and what is distinct, each in a pass or two over arrays.
-#
-# `np.unique` is left aside: it hashes, and takes a quarter of a second for what sorting does in ten
-# milliseconds.
-
 
 Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]

@@ -4,8 +4,7 @@ The rows of a node are one block: contiguous, with some room to grow. A block th
 the end and leaves a hole; `settle` closes holes a little at a time. Numbers are float64 with NaN for absence
 (bytes and counts are exact up to 2**53), texts are codes of their column's `Texts`.
 
-Everything here runs in the event loop: a question is answered from one state, and positions hold until the
-next change.
+Everything runs in the event loop: a query sees one state, and positions are valid until the next change.
 """
 
 import time
@@ -22,9 +21,6 @@ from accelscope.fleet.rows import Row
 from accelscope.fleet.store import query as selecting
 from accelscope.fleet.store.query import AGE, TAKEN_AT, Layout, Positions, Query, Selection, Value, layout_of
 from accelscope.fleet.store.texts import Texts
-
-# --- node numbers ------------------------------------------------------------
-# Nodes of all clusters as small numbers, which index arrays and are given again when a node has left.
 
 
 class NodeNumbers:
@@ -64,9 +60,8 @@ class _Block(Struct, gc=False):
 
 
 class Table(Generic[R]):
-    """`identity` is what tells rows apart: it begins with cluster and node. Rows that are alike in all of it
-    must not be given. `unsearched` texts are left out of searches: what cannot be found there only, or what
-    everybody has."""
+    """`identity` is the unique key of rows; it begins with cluster and node. `unsearched` texts are left out
+    of searches."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The texts of one column as numbers: each text is held once, and rows hold its code.
+"""Interned texts of one column: each text is stored once, and rows contain its code.
 
-A text that no row holds any more gives its code back, so that names that come and go (pods, above all) do not
-fill the memory. The order of texts is kept beside them and mended where they changed, since sorting a hundred
-thousand of them anew takes longer than an answer may.
+The code of an unused text is freed, so that short-lived names such as those of pods do not fill the memory.
+The order of texts is updated incrementally, because sorting a hundred thousand of them takes too long for a
+query.
 """
 
 from collections.abc import Iterable, Sequence

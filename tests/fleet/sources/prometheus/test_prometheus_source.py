@@ -274,7 +274,7 @@ def test_an_answer_in_part_is_told_and_taken() -> None:
             assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
             assert (outcome.reason, outcome.text) == (
                 "partial",
-                "the store answers in part: no store in Oslo at all",
+                "the store returned a partial answer: no store in Oslo at all",
             )
             kinds = {saying.node: type(saying) for saying in sayings}
             # One that shows no device may have some that are missing: it is not told to have none.

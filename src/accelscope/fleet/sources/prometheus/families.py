@@ -1,4 +1,4 @@
-"""Our metric families read backwards: which field of the model a series is.
+"""The field of the model for each of our metric families.
 
 `metrics.catalogue` says how a page is made of the model; this says how the model is made of what a store kept
 of the page. A test holds one against the other.
@@ -7,10 +7,6 @@ of the page. A test holds one against the other.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-# --- draft ------------------------------------------------------------
-# A device, a partition, a pod's use of a device or a process, put together from series as they come.
-
 
 Labels = Mapping[str, str]
 Take = Callable[["SeriesDraft", Labels, float], None]

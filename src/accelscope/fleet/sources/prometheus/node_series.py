@@ -1,4 +1,4 @@
-"""The series of one agent as the snapshot that they were made of."""
+"""Rebuilds the snapshot of an agent from its series."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
@@ -37,10 +37,6 @@ from accelscope.model import (
     UnattributedReason,
     Vendor,
 )
-
-# --- objects ------------------------------------------------------------
-# Objects of the model from the labels of series and what else was gathered of them.
-
 
 T = TypeVar("T")
 
@@ -113,7 +109,7 @@ def owner_of(labels: Labels) -> Owner | None:
     kind, reason = member(OwnerKind, word), member(UnattributedReason, labels.get("reason"))
     namespace, pod, container = workload(labels)
     if reason is not None and pod is not None:
-        # It is put down to no pod: what is named there is the agent's, filled in by the scrape.
+        # It is attributed to no pod: the labels are those of the agent, added by the scrape.
         namespace = pod = container = None
     return Owner(
         kind=kind or OwnerKind.UNKNOWN,
@@ -134,7 +130,7 @@ def workload(labels: Labels) -> tuple[str | None, str | None, str | None]:
 
 
 def member(kind: type[T], word: str | None) -> T | None:
-    """A word that a newer agent has, and we do not, tells nothing."""
+    """None for a value of a newer agent that this version does not have."""
     try:
         return None if word is None else kind(word)  # type: ignore[call-arg]
     except ValueError:
@@ -164,7 +160,7 @@ _Run = tuple[str, int, str | None]  # device, pid, partition
 
 
 class NodeSeries:
-    """What is not there is absent; a series that tells nothing of use costs itself."""
+    """Missing series are absent fields; unusable series are ignored."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Labels] = {}  # by device

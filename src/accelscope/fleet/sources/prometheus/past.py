@@ -1,4 +1,4 @@
-"""The past as stores remember it, further back than this process does."""
+"""History from Prometheus-compatible stores, which reaches further back than that of this process."""
 
 import asyncio
 import logging
@@ -29,13 +29,6 @@ from accelscope.fleet.sources.prometheus.store import (
 )
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.kube.errors import KubeError, Reason
-
-# --- history queries ------------------------------------------------------------
-# The past of a cluster, a vendor, a model, a namespace, a device or a pod, in PromQL.
-#
-# What is counted twice, since two replicas of a store scraped it or two families are joined, is made one
-# first.
-
 
 DEVICE = (*TARGET_LABELS, "device")  # what tells devices apart
 _ON_DEVICE = f"on ({', '.join(DEVICE)})"
@@ -184,7 +177,7 @@ Values = list[float | None]
 _MOST_POINTS = 1440  # of a series
 _MOST_TARGETS = 1000  # whose devices' past is asked for: each device has 240 values an hour
 _TARGETS_AT_ONCE = 50
-# For all that one answer needs of a store, the wait for a connection included: somebody waits for a chart.
+# For all queries of one answer, including the wait for a connection.
 _ANSWER_SECONDS = 10.0
 _DEVICES_SECONDS = 60.0  # for all devices of a cluster
 _ALONE_SECONDS = 30.0  # for which a store that failed is not asked
@@ -218,8 +211,8 @@ class Grid:
 
 
 class _Standing:
-    """Whether a store is worth asking. One that failed is left alone for a while; then the first who asks
-    finds out for all. The log hears of what changed."""
+    """A circuit breaker: a store that failed is not queried for a while; then one query tries again. Changes
+    are logged."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -265,13 +258,13 @@ class ClusterPast:
 
     @property
     def left_alone(self) -> bool:
-        """Its store failed a short while ago."""
+        """Whether the store failed recently."""
         return self._standing.left_alone
 
     async def fields(
         self, scope: Scope, key: str | None, node: str | None, namespace: str | None, grid: Grid
     ) -> dict[str, Values] | None:
-        """None: its store does not tell, or not soon."""
+        """None: the store has no data, or does not answer in time."""
         if self.left_alone:
             return None
         self._standing.asked()
@@ -339,7 +332,7 @@ class ClusterPast:
 
 
 class StoredPast:
-    """Of all clusters that have a store (a `history.Past`)."""
+    """The history of all clusters that have a store (a `HistoryStore`)."""
 
     def __init__(self, *, loop_throttle: LoopThrottle) -> None:
         self._loop_throttle = loop_throttle
@@ -421,7 +414,7 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise KubeError(Reason.TIMEOUT, f"the store has not told all of it within {seconds:g} s") from None
+        raise KubeError(Reason.TIMEOUT, f"the store did not answer within {seconds:g} s") from None
 
 
 def _added(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:

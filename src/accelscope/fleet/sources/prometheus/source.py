@@ -1,4 +1,4 @@
-"""A cluster as a Prometheus-compatible store knows it: its nodes are the targets that were scraped for it.
+"""The Prometheus source: a cluster from a Prometheus-compatible store. Its nodes are the scraped targets.
 
 Nodes that a store does not tell of any more are not gone: their last reading ages. It is asked in batches of
 nodes, for all of them about the same moment, and only where an agent has made a new page since.
@@ -43,8 +43,7 @@ from accelscope.fleet.sources.snapshots import AgentSnapshot, merge_agents, repo
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.metrics.catalogue import INFO_LABELS
 
-# --- questions ------------------------------------------------------------
-# What a store is asked about agents: few questions, each for all families whose labels are alike.
+# Few queries, each for all families with the same labels.
 
 
 _COMMON = ("__name__", *TARGET_LABELS)
@@ -83,7 +82,8 @@ WORKLOAD_LABELS = (
 
 
 def questions(matchers: Iterable[str], instances: Iterable[str], *, brief: bool) -> tuple[str, ...]:
-    """About the agents at these addresses. Brief: what rows are made of, which is a third of it."""
+    """Queries for the agents at these addresses. `brief` selects only what rows need, a third of all
+    series."""
     of_agents = (*matchers, one_of("instance", instances))
     identity = once(series(IDENTITY, *of_agents), (*_COMMON, *IDENTITY_LABELS))
     if brief:
@@ -96,10 +96,10 @@ def questions(matchers: Iterable[str], instances: Iterable[str], *, brief: bool)
 
 
 def _device_rows(of_agents: tuple[str, ...]) -> str:
-    # Cards count errors in dozens of parts; rows have the uncorrected. What has no such label passes.
+    # Devices count errors in dozens of blocks; rows need the uncorrected ones.
     serious = one_of("severity", ("", "uncorrected"))
     values = once(series(families.DEVICE_ROWS, *of_agents, serious), (*_COMMON, *_ROW_LABELS))
-    # Each state of which only one holds, and each reason of which mostly none does, is a series of its own.
+    # States and reasons are one series each, of which few are 1.
     holding = f"{series(families.DEVICE_STATES, *of_agents)} == 1"
     return f"{values} or {once(holding, (*_COMMON, *_STATE_LABELS))}"
 
@@ -111,13 +111,13 @@ DETAILED_TARGETS = 500
 _AT_ONCE = 4  # batches
 _MAX_FAILURES = 64  # nodes in a row that could not be read
 _ROUND_SECONDS = 120.0  # after which the rest is left for the next round
-_USUAL_BYTES = 2 << 20  # of an answer: batches grow and shrink towards it
+_TARGET_BYTES = 2 << 20  # of an answer: batch sizes adapt to it
 _FIRST_BATCH = 16  # nodes
 _LARGEST_BATCH = 256
 _TOLD_AT_ONCE = 500  # unchanged nodes
-_MISSED_SECONDS = 900.0  # for which a node that a store lost sight of is expected to come back
+_MISSED_SECONDS = 900.0  # for which a node without series is expected to come back
 _NO_SERIES = "no_series"
-_UNPROCESSABLE = 422  # more samples than the store is willing to load
+_UNPROCESSABLE = 422  # too many samples for the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ _NEVER = _Told((), float("-inf"))
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """All that one round asks is about the same moment."""
+    """All queries of one refresh are for the same moment."""
 
     there: float  # by the store's clock, seconds since the epoch
     here: float  # the same moment, or a little before it, by ours
@@ -164,7 +164,7 @@ class PrometheusSource:
         self._ages = Ages()
         self._told: dict[str, _Told] = {}  # by node, the last that was reported
         self._missing: dict[str, float] = {}  # by node, since when, monotonic
-        self._not_foreseen: set[str] = set()  # nodes whose series nothing could be made of, as the log says
+        self._unexpected: set[str] = set()  # nodes with an unexpected error, which is in the log
         self._seen_nodes = False
         self._seen_devices = False
         self._batch_nodes = _FIRST_BATCH
@@ -202,7 +202,7 @@ class PrometheusSource:
         if warnings:
             return refresh_round.outcome(expected, reason="partial", text=_partial(warnings))
         if time.monotonic() >= deadline:
-            text = f"not all nodes could be read within {_ROUND_SECONDS:g} s"
+            text = f"not all nodes were read within {_ROUND_SECONDS:g} s"
             return refresh_round.outcome(expected, reason=Reason.TIMEOUT, text=text)
         return refresh_round.outcome(expected)
 
@@ -210,7 +210,7 @@ class PrometheusSource:
         await self._store.close()
 
     def _tell_missing(self, nodes: Collection[str], refresh_round: RefreshRound) -> None:
-        """Once for each: what is known of it ages from then on."""
+        """Reports each missing node once; its reading ages from then on."""
         now = time.monotonic()
         self._missing = {
             node: since
@@ -226,7 +226,8 @@ class PrometheusSource:
             refresh_round.report(NodeFailure(node=node, source=self.kind, reason=_NO_SERIES, text=text))
 
     def _nothing(self, found: Targets) -> SourceOutcome:
-        """A store that lost sight of a whole cluster still answers; one that never knew it is not wrong."""
+        """The store answers without any series. That is an error only if it had series of this cluster
+        before."""
         if found.warnings:
             reason, text = "partial", _partial(found.warnings)
         else:
@@ -236,7 +237,8 @@ class PrometheusSource:
         return SourceOutcome(up=up, expected=len(self._missing), reason=reason, text=one_line(text))
 
     async def _tell_unchanged(self, nodes: Iterable[_Node], refresh_round: RefreshRound) -> list[_Node]:
-        """The others, the longest unread first: a round may end before all are read."""
+        """Nodes with new readings, those with the oldest first, because a refresh may end before all are
+        read."""
         changed: list[_Node] = []
         unchanged: list[_Node] = []
         for node in nodes:
@@ -259,7 +261,7 @@ class PrometheusSource:
     async def _read(
         self, batch: Sequence[_Node], moment: _Moment, refresh_round: RefreshRound
     ) -> tuple[str, ...]:
-        """Warnings of the store."""
+        """Returns the warnings of the store."""
         series = {target.key: NodeSeries() for node in batch for target in node.targets}
 
         def add(sample: Sample) -> None:
@@ -293,7 +295,7 @@ class PrometheusSource:
         asked = questions(self._store.matchers, instances, brief=moment.brief)
         answers = [await self._store.vector(question, at=moment.there) for question in asked]
         largest = max(answer.size for answer in answers)
-        fitting = int(len(batch) * _USUAL_BYTES / max(largest, 1))
+        fitting = int(len(batch) * _TARGET_BYTES / max(largest, 1))
         self._batch_nodes = max(1, min(fitting, 2 * self._batch_nodes, self._most_nodes))
         return answers
 
@@ -313,8 +315,7 @@ class PrometheusSource:
         self._seen_devices = self._seen_devices or has_devices
         update = self._saying(node, series, moment)
         refresh_round.report(update)
-        # What came with a warning may lack something, and what could not be taken is not known: it is asked
-        # for again.
+        # An answer with a warning may be incomplete, and a failed one is missing: the node is read again.
         again = bool(warnings) or isinstance(update, NodeFailure)
         self._told[node.name] = _Told(() if again else node.reading, time.monotonic())
 
@@ -326,14 +327,14 @@ class PrometheusSource:
             heard = agents[0] if len(agents) == 1 else merge_agents(agents)
             update = reported(node.name, self.kind, heard.taken_at, heard.snapshot)
         except Exception:  # a bug affects this node only
-            if node.name not in self._not_foreseen:
-                self._not_foreseen.add(node.name)
+            if node.name not in self._unexpected:
+                self._unexpected.add(node.name)
                 log.exception(
                     "the series of a node failed in a way that was not foreseen", extra=fields(node=node.name)
                 )
             text = "the log of the fleet says more"
             return NodeFailure(node=node.name, source=self.kind, reason="internal", text=text)
-        self._not_foreseen.discard(node.name)
+        self._unexpected.discard(node.name)
         return update
 
     def _heard(self, node: _Node, target: Target, series: NodeSeries, moment: _Moment) -> AgentSnapshot:
@@ -351,4 +352,4 @@ def _by_node(targets: Iterable[Target]) -> dict[str, _Node]:
 
 
 def _partial(warnings: Sequence[str]) -> str:
-    return one_line(f"the store answers in part: {warnings[0]}")
+    return one_line(f"the store returned a partial answer: {warnings[0]}")

@@ -1,4 +1,4 @@
-"""The HTTP API that Prometheus and all who are compatible with it have."""
+"""Client of the Prometheus HTTP API, PromQL expressions, and the targets that a store scrapes."""
 
 import math
 import re
@@ -16,11 +16,7 @@ from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, cut
 from accelscope.kube.errors import KubeError, Reason
 
-# --- promql ------------------------------------------------------------
-# PromQL, as far as we write it.
-
-
-# What Prometheus' regular expressions (RE2) take for more than itself.
+# Characters with a meaning in regular expressions (RE2).
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
@@ -34,7 +30,7 @@ def equal(label: str, value: str) -> str:
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """Stores look plain alternatives up one by one, and try no regular expression on each series."""
+    """Plain alternatives, which stores look up without matching every series."""
     alternatives = (_SPECIAL.sub(r"\\\g<0>", value) for value in values)
     return f"{label}=~{quoted('|'.join(alternatives))}"
 
@@ -134,7 +130,7 @@ def finite(text: str) -> float | None:
 
 
 class PromqlStore:
-    """Everything raises KubeError only, whose text holds neither token nor tenant."""
+    """Methods raise KubeError, whose message contains neither token nor tenant."""
 
     def __init__(self, entry: PrometheusEntry) -> None:
         self.matchers = matching(entry.matchers)  # of all series of the cluster
@@ -206,7 +202,7 @@ def _listed(answer: _Answer) -> Sequence[msgspec.Raw]:
     try:
         return _list_decoder.decode(answer.data.result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KubeError(Reason.BAD_ANSWER, "the store's answer holds no list of series") from None
+        raise KubeError(Reason.BAD_ANSWER, "the store's answer does not contain a list of series") from None
 
 
 def _warnings(answer: _Answer) -> tuple[str, ...]:
@@ -219,18 +215,14 @@ def _decoded(decoder: "msgspec.json.Decoder[list[T]]", texts: Sequence[msgspec.R
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KubeError(Reason.BAD_ANSWER, "the store's answer holds what is no series") from None
-
-
-# --- target ------------------------------------------------------------
-# Agents as a store knows them: targets that it scrapes, each on a node, and how old what it has is.
+        raise KubeError(Reason.BAD_ANSWER, "the store's answer contains an invalid series") from None
 
 
 TargetKey: TypeAlias = tuple[str, str]  # job, instance: what a store tells its targets apart by
 
 TARGET_LABELS = ("job", "instance")
 _FACTS = (families.BUILD_INFO, families.STARTED, families.COLLECTED)
-MOST_TARGETS = 50_000  # of one cluster; a store that has more of them is not believed
+MOST_TARGETS = 50_000  # of one cluster
 _LONGEST_INTERVAL_SECONDS = 300.0  # stores look no further back for a current value
 
 
