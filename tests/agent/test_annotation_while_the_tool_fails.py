@@ -81,9 +81,7 @@ def node(tmp_path: Path, native_cache: Path, api: NodeApi) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_readers_see_the_last_values_for_five_minutes_and_then_that_they_are_unknown(
-    node: Node, name: str
-) -> None:
+def test_the_last_values_stay_for_five_minutes_and_then_become_unknown(node: Node, name: str) -> None:
     for _ in range(3):
         node.collect()
         node.clock.now += 10

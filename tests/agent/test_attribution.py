@@ -150,7 +150,7 @@ def test_pods_that_share_a_card_each_have_their_own(shared: Lab) -> None:
     conserved(snapshot)
 
 
-def test_what_hami_granted_is_the_share(shared: Lab) -> None:
+def test_a_share_granted_by_hami_is_reported(shared: Lab) -> None:
     snapshot = shared.at(110)
     ranking, finetune = usage(snapshot, "ranking"), usage(snapshot, "finetune")
     assert (ranking.memory_share_bytes, ranking.compute_share_ratio) == (10 * GIB, 0.3)
@@ -160,13 +160,13 @@ def test_what_hami_granted_is_the_share(shared: Lab) -> None:
     assert all(a.device == ranking.device for a in by_annotation)
 
 
-def test_what_is_no_pods_has_an_owner(shared: Lab) -> None:
+def test_processes_outside_pods_have_an_owner(shared: Lab) -> None:
     owners = {(u.kind, u.name) for u in shared.at(110).unattributed if u.kind is not OwnerKind.CONTAINER}
     assert (OwnerKind.SLURM_JOB, "40977") in owners
     assert (OwnerKind.SYSTEMD_UNIT, "camera-archive.service") in owners
 
 
-def test_owners_and_chosen_labels_of_pods(shared: Lab) -> None:
+def test_pods_have_owners_and_chosen_labels(shared: Lab) -> None:
     snapshot = shared.at(110)
     pods = {(p.namespace, p.owner_kind, p.owner_name): p.labels for p in snapshot.pods}
     assert pods["inference", "Deployment", "chat"] == (("team", "serving"),)
@@ -203,7 +203,7 @@ processes:
 """
 
 
-def test_a_pod_that_ends_is_gone_from_the_next_page_and_its_pid_is_never_another_pods(tmp_path: Path) -> None:
+def test_a_pod_that_ends_disappears_and_its_reused_pid_is_not_attributed_to_it(tmp_path: Path) -> None:
     with Lab(tmp_path, TWO_PODS) as lab:
         lab.named()
         first = lab.at(199)
@@ -221,7 +221,7 @@ def owners(snapshot: Snapshot) -> dict[str | None, str | None]:
     return {p.name: p.owner.pod if p.owner else None for p in snapshot.processes}
 
 
-def test_without_a_source_of_pods_uids_stand_and_the_reason_says_why(tmp_path: Path) -> None:
+def test_without_a_source_of_pods_only_uids_are_shown(tmp_path: Path) -> None:
     with Lab(tmp_path, "nvidia-shared", pod_source="off", kube_api_url="", pod_resources_socket="") as lab:
         snapshot = lab.at(110)
         assert snapshot.pod_usages == ()
@@ -232,7 +232,7 @@ def test_without_a_source_of_pods_uids_stand_and_the_reason_says_why(tmp_path: P
         conserved(snapshot)
 
 
-def test_the_kubelet_alone_tells_who_holds_what(tmp_path: Path) -> None:
+def test_allocations_come_from_the_kubelet_alone(tmp_path: Path) -> None:
     with Lab(tmp_path, "nvidia-h100x8", pod_source="off") as lab:
         snapshot = lab.at(110)
         held = [u for u in snapshot.pod_usages if u.allocated]
@@ -240,7 +240,7 @@ def test_the_kubelet_alone_tells_who_holds_what(tmp_path: Path) -> None:
         assert all(u.pod_uid is None and u.processes == 0 for u in held)
 
 
-def test_an_api_server_that_is_away_costs_nothing_that_is_known(shared: Lab) -> None:
+def test_known_pods_stay_while_the_api_server_is_unreachable(shared: Lab) -> None:
     before = shared.at(110)
     shared.cluster.api_down()
     after = shared.until(lambda s: not source(s, "pods").up, "the source is down")
@@ -255,7 +255,7 @@ def test_an_api_server_that_is_away_costs_nothing_that_is_known(shared: Lab) -> 
     shared.until(lambda s: source(s, "pods").up, "the source is back")
 
 
-def test_a_kubelet_that_restarts_is_asked_again(shared: Lab) -> None:
+def test_a_restarted_kubelet_is_called_again(shared: Lab) -> None:
     shared.cluster.kubelet_down()
     down = shared.at(110)
     assert (source(down, "pod-resources").up, source(down, "pod-resources").reason) == (False, "no_socket")
@@ -268,7 +268,7 @@ def test_a_kubelet_that_restarts_is_asked_again(shared: Lab) -> None:
     assert usage(back, "chat").allocated == 2
 
 
-def test_hidden_processes_are_said_to_be_hidden(tmp_path: Path) -> None:
+def test_hidden_processes_are_reported(tmp_path: Path) -> None:
     """As in a pod without hostPID: the driver's pids are not in /proc."""
     (tmp_path / "proc").mkdir()
     with Lab(tmp_path, "mixed", proc_root=str(tmp_path / "proc")) as lab:
@@ -289,7 +289,7 @@ def shares(snapshot: Snapshot) -> list[float | None]:
     return [balance.share_ratio for balance in snapshot.balances]
 
 
-def test_the_ratio_file_is_re_read_and_a_wrong_one_changes_nothing(shared: Lab) -> None:
+def test_the_ratio_file_is_re_read_and_an_invalid_one_changes_nothing(shared: Lab) -> None:
     file = shared.folder / "gpu_allocation.txt"
     snapshot = shared.at(110)
     assert shares(snapshot) == [None, None]
@@ -352,7 +352,7 @@ processes:
 """
 
 
-def test_an_idle_pod_stays_on_the_page_with_0_and_has_no_figure_on_a_mig_instance(tmp_path: Path) -> None:
+def test_an_idle_pod_is_reported_with_0_and_without_utilization_on_a_mig_instance(tmp_path: Path) -> None:
     from accelscope.metrics import dialects  # noqa: PLC0415
 
     with Lab(tmp_path, IDLE_PODS) as lab:
@@ -415,12 +415,12 @@ def in_pod(process: Process) -> tuple[str | None, str | None, str | None]:
     return process.owner.namespace, process.owner.pod, process.owner.container
 
 
-def test_a_source_of_pods_that_cannot_be_had_is_an_error_at_start() -> None:
+def test_an_unavailable_source_of_pods_is_an_error_at_start() -> None:
     with pytest.raises(ConfigError, match="--kube-api-url"):
         attribution_options(AgentSettings(pod_source="api-server"), "n", {})
 
 
-def test_outside_of_a_cluster_nobody_is_asked() -> None:
+def test_outside_a_cluster_there_is_no_source_of_pods() -> None:
     options = attribution_options(AgentSettings(), "n", {})
     assert options.api_server is None
     with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
@@ -439,13 +439,13 @@ def test_outside_of_a_cluster_nobody_is_asked() -> None:
         ({"node_ip": "192.0.2.7", "kubelet_url": "https://kubelet:1"}, "https://kubelet:1", None),
     ],
 )
-def test_where_the_kubelet_is_asked(settings: dict[str, str], url: str, name: str | None) -> None:
+def test_the_address_of_the_kubelet(settings: dict[str, str], url: str, name: str | None) -> None:
     chosen = AgentSettings(pod_source="kubelet", **settings)  # type: ignore[arg-type]
     kubelet = attribution_options(chosen, "n", {}).kubelet
     assert kubelet is not None
     assert (kubelet.url, kubelet.server_name) == (url, name)
 
 
-def test_an_address_that_is_none_is_an_error() -> None:
+def test_an_invalid_address_is_an_error() -> None:
     with pytest.raises(ConfigError, match="--node-ip"):
         AgentSettings(node_ip="no address")

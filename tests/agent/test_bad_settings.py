@@ -73,7 +73,7 @@ def agent(*flags: str) -> subprocess.CompletedProcess[str]:
         (["--annotation-interval", "5m"], {}, ["--annotation-heartbeat", "--annotation-interval"]),
     ],
 )
-def test_one_line_and_exit_code_2(
+def test_an_invalid_setting_is_one_line_and_exit_code_2(
     refusal: Callable[..., str], flags: list[str], environment: dict[str, str], says: list[str]
 ) -> None:
     line = refusal(*flags, **environment)
@@ -111,7 +111,9 @@ def test_the_process_ends_with_one_line_and_exit_code_2(flags: list[str], says: 
         ("logLevel: info\nlogLevel: debug\n", ["logLevel"]),
     ],
 )
-def test_a_bad_file(refusal: Callable[..., str], tmp_path: Path, text: str, says: list[str]) -> None:
+def test_an_invalid_file_is_reported_with_its_line(
+    refusal: Callable[..., str], tmp_path: Path, text: str, says: list[str]
+) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text(text)
     line = refusal("--config-file", str(file))
@@ -125,7 +127,7 @@ def test_an_unknown_flag_is_named(refusal: Callable[..., str]) -> None:
     assert told == "accelscope agent: unrecognized arguments: --exporter-prt 1 (see accelscope agent --help)"
 
 
-def test_a_port_in_use_is_said_plainly() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = agent("--exporter-host", "127.0.0.1", "--exporter-port", str(port))

@@ -94,7 +94,7 @@ def test_snapshots_follow_each_other(started: Callable[..., Loop]) -> None:
     assert (loop.snapshots[0].agent.memory_bytes or 0) > 1_000_000
 
 
-def test_a_slow_reader_delays_nobody_and_keeps_its_last_reading(started: Callable[..., Loop]) -> None:
+def test_a_slow_reader_does_not_delay_others_and_keeps_its_last_reading(started: Callable[..., Loop]) -> None:
     fast, slow = OneDevice(Vendor("nvidia")), OneDevice(Vendor("amd"))
     loop = started(fast, slow)
     wait_until(lambda: any(len(s.devices) == 2 for s in list(loop.snapshots)))
@@ -107,7 +107,7 @@ def test_a_slow_reader_delays_nobody_and_keeps_its_last_reading(started: Callabl
     wait_until(lambda: slow.reads > reads)
 
 
-def test_a_hung_call_is_given_up_between_collections(started: Callable[..., Loop]) -> None:
+def test_a_hung_call_is_abandoned_between_collections(started: Callable[..., Loop]) -> None:
     fine, hung = OneDevice(Vendor("nvidia")), OneDevice(Vendor("amd"))
     hung.gate = threading.Event()
     loop = started(fine, hung, device_seconds=0.3)
@@ -140,7 +140,7 @@ def test_a_reload_is_counted() -> None:
     loop.collector.stop()
 
 
-def test_the_loop_outlives_a_fault_of_its_own(
+def test_the_loop_continues_after_an_unexpected_error(
     started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = started(OneDevice(Vendor("nvidia")))
@@ -156,7 +156,7 @@ def test_the_loop_outlives_a_fault_of_its_own(
     assert "not foreseen" in caplog.text
 
 
-def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
+def test_an_unexpected_error_between_collections_is_logged_once(
     started: Callable[..., Loop], caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = started(OneDevice(Vendor("nvidia")))
@@ -168,7 +168,7 @@ def test_the_loop_outlives_a_fault_between_collections_and_tells_it_once(
     assert len(logged) == 1
 
 
-def test_the_loop_is_seen_to_move_while_it_waits_for_a_driver(started: Callable[..., Loop]) -> None:
+def test_the_loop_makes_progress_while_it_waits_for_a_driver(started: Callable[..., Loop]) -> None:
     hung = OneDevice(Vendor("nvidia"))
     hung.gate = threading.Event()
     loop = started(hung, interval=2 * PATIENCE_SECONDS)

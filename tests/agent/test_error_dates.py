@@ -27,7 +27,9 @@ def device(at: float, ecc: int = 0, errors: int = 0, told: float | None = None) 
         ([5, 0, 0], [None, None, None]),
     ],
 )
-def test_a_count_that_grew_dates_its_errors(counts: list[int], expected: list[float | None]) -> None:
+def test_an_increased_count_sets_the_date_of_its_errors(
+    counts: list[int], expected: list[float | None]
+) -> None:
     dates = ErrorDates()
     shown = [dates.fill_in(device(float(at), count, count)) for at, count in enumerate(counts)]
     assert [each.ecc[0].last_seen for each in shown] == expected
@@ -36,13 +38,13 @@ def test_a_count_that_grew_dates_its_errors(counts: list[int], expected: list[fl
     assert {each.ecc[1].last_seen for each in shown} == {None}
 
 
-def test_a_date_that_the_reader_was_told_stays() -> None:
+def test_a_date_from_the_reader_is_kept() -> None:
     dates = ErrorDates()
     dates.fill_in(device(1.0, errors=1, told=0.5))
     assert dates.fill_in(device(2.0, errors=2, told=1.5)).errors[0].last_seen == 1.5
 
 
-def test_a_source_that_is_silent_for_a_moment_takes_no_date_away() -> None:
+def test_a_date_stays_while_a_source_does_not_respond() -> None:
     dates = ErrorDates()
     for at, count in ((1.0, 0), (2.0, 3)):
         dates.fill_in(device(at, count))

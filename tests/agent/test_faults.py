@@ -26,7 +26,7 @@ def lost(snapshot: Snapshot) -> list[str]:
     return [device.id for device in snapshot.devices if device.health.state is HealthState.LOST]
 
 
-def test_sigterm_ends_at_once_while_the_library_hangs(tmp_path: Path) -> None:
+def test_sigterm_ends_the_agent_at_once_while_the_library_hangs(tmp_path: Path) -> None:
     with Broken(tmp_path, IMPATIENT) as running:
         running.until_fresh()
         running.fault(FaultKind.LIBRARY_HANG)
@@ -36,7 +36,7 @@ def test_sigterm_ends_at_once_while_the_library_hangs(tmp_path: Path) -> None:
         assert time.monotonic() - began < SOON_SECONDS
 
 
-def test_a_device_that_is_no_longer_enumerated_is_lost(broken: Broken) -> None:
+def test_a_device_that_is_no_longer_listed_is_lost(broken: Broken) -> None:
     before = broken.agent.snapshot()
     gone = before.devices[0].id
     broken.fault(FaultKind.VANISHED, device=0)
@@ -62,7 +62,7 @@ def test_xids_are_counted_by_code_with_the_time(broken: Broken) -> None:
     assert 'kind="xid",code="31"' in broken.page()
 
 
-def test_a_library_that_comes_later_is_found(tmp_path: Path) -> None:
+def test_a_library_that_is_installed_later_is_found(tmp_path: Path) -> None:
     running = Broken(tmp_path)
     missing = [Fault(kind=FaultKind.LIBRARY_MISSING), Fault(kind=FaultKind.TOOL_MISSING)]
     running.node.set_faults(missing)
@@ -88,7 +88,7 @@ def test_a_lost_device_through_the_tool(tmp_path: Path) -> None:
         running.until_fresh("it is back")
 
 
-def test_sigterm_ends_at_once_when_the_library_hangs_between_two_collections(tmp_path: Path) -> None:
+def test_sigterm_ends_the_agent_at_once_if_the_library_hangs_between_collections(tmp_path: Path) -> None:
     with Broken(tmp_path, {"collection_interval": "60s"}) as running:
         running.fault(FaultKind.LIBRARY_HANG)
         began = time.monotonic()
@@ -104,7 +104,7 @@ def test_sigterm_to_a_stopped_agent_is_not_lost(tmp_path: Path) -> None:
         assert running.agent._process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_lost_device_and_one_that_vanishes_are_two(broken: Broken) -> None:
+def test_a_lost_device_and_a_missing_device_are_counted_separately(broken: Broken) -> None:
     before = broken.agent.snapshot()
     two = {before.devices[3].id, before.devices[0].id}
     broken.fault(FaultKind.LOST, device=3)
@@ -116,7 +116,7 @@ def test_a_lost_device_and_one_that_vanishes_are_two(broken: Broken) -> None:
     assert snapshot.readers[0].devices_expected == len(before.devices)
 
 
-def test_sigint_ends_it_too(tmp_path: Path) -> None:
+def test_sigint_ends_the_agent(tmp_path: Path) -> None:
     with Broken(tmp_path) as running:
         running.agent._process.send_signal(signal.SIGINT)
         assert running.agent._process.wait(PATIENCE_SECONDS) == 0

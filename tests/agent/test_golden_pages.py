@@ -62,7 +62,7 @@ STORED = sorted(SNAPSHOTS.glob("*/*.json"))
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_snapshots_of_earlier_versions_are_read_whole(path: Path) -> None:
+def test_snapshots_of_earlier_versions_are_read_completely(path: Path) -> None:
     document = json.loads(path.read_text())
     assert_holds(plain(read_snapshot(document)), {k: v for k, v in document.items() if k != "schema_version"})
 

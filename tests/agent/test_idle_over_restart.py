@@ -25,7 +25,7 @@ def idle_for(agent: AgentProcess, seconds: float) -> bool:
     return usage is not None and (usage.idle_seconds or 0.0) >= seconds
 
 
-def test_idle_seconds_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_idle_seconds_continue_after_a_restart(tmp_path: Path) -> None:
     spec = costless("nvidia-shared")
     node = SimulatedNode(spec, tmp_path / "node")
     node.build(100.0)

@@ -37,7 +37,7 @@ def shown(page: str) -> set[Vendor]:
     return {vendor for vendor in Vendor if f'accelerator_power_watts{{vendor="{vendor}"' in page}
 
 
-def test_one_page_in_one_vocabulary(tmp_path: Path) -> None:
+def test_all_vendors_use_the_same_metrics(tmp_path: Path) -> None:
     with Broken(tmp_path, name="mixed") as running:
         running.until_fresh("all four vendors answer")
         page = running.page()
@@ -56,7 +56,7 @@ def test_one_page_in_one_vocabulary(tmp_path: Path) -> None:
         (Vendor("furiosa"), FaultKind.TOOL_HANG, False),
     ],
 )
-def test_one_vendor_hangs_and_the_other_three_stay_fresh(
+def test_a_hanging_vendor_does_not_affect_the_others(
     mixed: Broken, vendor: Vendor, kind: FaultKind, goes_stale: bool
 ) -> None:
     mixed.node.set_faults([Fault(kind=kind, vendor=vendor.value)])
@@ -78,7 +78,7 @@ def test_one_vendor_hangs_and_the_other_three_stay_fresh(
     mixed.until_fresh(f"{vendor} is back")
 
 
-def test_a_tool_that_hangs_costs_the_values_that_only_it_reports(tmp_path: Path) -> None:
+def test_a_hanging_tool_loses_only_its_own_values(tmp_path: Path) -> None:
     vendor, told = Vendor("amd"), "throttles"
     running = Broken(tmp_path, {**IMPATIENT, "tool_interval": "1s"}, name="mixed")
 
@@ -97,7 +97,7 @@ def test_a_tool_that_hangs_costs_the_values_that_only_it_reports(tmp_path: Path)
 
 
 @pytest.mark.parametrize("vendor", [Vendor("amd"), Vendor("furiosa")])
-def test_one_device_whose_files_hang_goes_stale_alone(mixed: Broken, vendor: Vendor) -> None:
+def test_a_device_whose_files_hang_is_the_only_stale_one(mixed: Broken, vendor: Vendor) -> None:
     mixed.node.set_faults([Fault(kind=FaultKind.HANG, vendor=vendor.value, device=0)])
     mixed.until(
         lambda s: [d.stale for d in s.devices if d.vendor is vendor] == [True, False], "one of two is stale"

@@ -107,7 +107,7 @@ def test_labels_of_a_node(api: NodeApi, tmp_path: Path, name: str, labels: dict[
     assert api.labels["kubernetes.io/arch"] == "amd64"
 
 
-def test_an_agent_for_one_vendor_leaves_what_others_write(api: NodeApi, tmp_path: Path) -> None:
+def test_an_agent_for_one_vendor_does_not_change_what_others_write(api: NodeApi, tmp_path: Path) -> None:
     api.annotations |= {NPU_METRICS: "of the agent for Ascend", DEVICES: "of the agent for all"}
     file = switched_on(tmp_path, "npuAnnotation", "devicesAnnotation")
     settings = pointed(api, simulated("mixed", tmp_path), config_file=file, readers="nvidia")
@@ -137,7 +137,7 @@ def test_a_feature_file_needs_no_api_server(tmp_path: Path) -> None:
     assert all(line.startswith(("#", "beta.furiosa.ai/")) for line in lines)
 
 
-def test_a_refusal_costs_nothing_but_the_annotation(api: NodeApi, tmp_path: Path) -> None:
+def test_a_rejected_write_affects_only_the_annotation(api: NodeApi, tmp_path: Path) -> None:
     api.fail(*[refuse(403, 'nodes "node-1" is forbidden')] * 50)
     file = switched_on(tmp_path, "npuAnnotation")
     settings = pointed(api, simulated("ascend-910b-x8", tmp_path), config_file=file)
@@ -189,7 +189,7 @@ def test_discover_writes_a_feature_file_that_stays(tmp_path: Path) -> None:
     assert "no_folder" in missing.stderr
 
 
-def test_discover_on_a_node_without_accelerators_takes_the_labels_away(api: NodeApi, tmp_path: Path) -> None:
+def test_discover_on_a_node_without_accelerators_removes_the_labels(api: NodeApi, tmp_path: Path) -> None:
     with_cards = {**pointed(api, simulated("furiosa-warboy", tmp_path)), "readers": "furiosa"}
     discover(with_cards, "--apply")
     assert "furiosa.ai/npu.count" in api.labels
@@ -221,7 +221,7 @@ amd:
 """
 
 
-def test_discover_waits_for_what_only_a_slow_tool_tells(api: NodeApi, tmp_path: Path) -> None:
+def test_discover_waits_for_values_of_a_slow_tool(api: NodeApi, tmp_path: Path) -> None:
     settings = pointed(api, simulated(RADEON, tmp_path), readers="amd")
     slow = script(tmp_path / "slow-smi", f'sleep 0.5\nexec {settings["amd_smi_path"]} "$@"')
     settings |= {"amd_smi_path": str(slow), "reader_timeout": "60s"}
@@ -230,7 +230,7 @@ def test_discover_waits_for_what_only_a_slow_tool_tells(api: NodeApi, tmp_path: 
     assert api.labels["accelscope.io/amd.product"] == "AMD-Radeon-RX-7900-XTX"
 
 
-def test_discover_does_without_a_tool_that_hangs_and_leaves_none_behind(tmp_path: Path) -> None:
+def test_discover_ends_without_a_hanging_tool_and_leaves_no_process(tmp_path: Path) -> None:
     settings = {**simulated(RADEON, tmp_path), "readers": "amd", "reader_timeout": "5s"}
     pid = tmp_path / "pid"
     hanging = script(tmp_path / "hanging-smi", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600")
@@ -241,7 +241,7 @@ def test_discover_does_without_a_tool_that_hangs_and_leaves_none_behind(tmp_path
     wait_until(lambda: not runs(int(pid.read_text())), "the tool has ended")
 
 
-def test_discover_outside_a_cluster_says_what_to_give(tmp_path: Path) -> None:
+def test_discover_outside_a_cluster_names_the_missing_setting(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": ""}
     done = discover(simulated("furiosa-warboy", tmp_path), "--apply", **environ)
     assert done.returncode == 2

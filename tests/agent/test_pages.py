@@ -48,20 +48,20 @@ def site() -> Site:
     return Site()
 
 
-def test_nothing_is_ready_before_the_first_collection(site: Site) -> None:
+def test_the_agent_is_not_ready_before_the_first_collection(site: Site) -> None:
     for path in ("/m", "/snapshot", "/readyz"):
         assert site.get(path).status == 503
     assert site.get("/healthz").status == 200
     assert site.get("/").status == 200
 
 
-def test_only_the_probes_are_open(site: Site) -> None:
+def test_only_the_probes_need_no_authentication(site: Site) -> None:
     routes = site.pages.routes()
     is_open = {path for path, route in routes.items() if isinstance(route, Route) and not route.guarded}
     assert is_open == {"/healthz", "/readyz"}
 
 
-def test_text_by_default_and_openmetrics_for_who_asks(site: Site) -> None:
+def test_text_is_the_default_and_openmetrics_is_negotiated(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     plain = site.get("/m")
     assert plain.content_type.startswith("text/plain; version=0.0.4")
@@ -70,21 +70,21 @@ def test_text_by_default_and_openmetrics_for_who_asks(site: Site) -> None:
     assert prometheus.bodies["identity"].endswith(b"# EOF\n")
 
 
-def test_gzip_only_for_who_can_take_it(site: Site) -> None:
+def test_gzip_is_used_only_if_the_client_accepts_it(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     assert set(site.get("/m").bodies) == {"identity"}
     bodies = site.get("/snapshot", accept_encoding="gzip").bodies
     assert gzip.decompress(bodies["gzip"]) == bodies["identity"]
 
 
-def test_snapshot_is_the_whole_reading_with_its_schema(site: Site) -> None:
+def test_the_snapshot_is_complete_and_has_its_schema_version(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     document = json.loads(site.get("/snapshot").bodies["identity"])
     assert document["schema_version"] == SCHEMA_VERSION
     assert read_snapshot(document) == SNAPSHOT
 
 
-def test_a_snapshot_that_is_known_is_not_sent_again(site: Site) -> None:
+def test_an_unchanged_snapshot_is_not_sent_again(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     site.now += 2.5
     tag = dict(site.get("/snapshot").headers)["ETag"]
@@ -97,7 +97,7 @@ def test_a_snapshot_that_is_known_is_not_sent_again(site: Site) -> None:
     assert dict(anew.headers)["X-AccelScope-Age"] == "0.000"
 
 
-def test_the_small_page_escapes_what_drivers_say(site: Site) -> None:
+def test_the_index_page_escapes_texts_of_drivers(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     _, page = site.text("/")
     assert "nvidia:&lt;GPU&gt;" in page
@@ -134,7 +134,7 @@ def test_not_ready_when_collections_stop(site: Site) -> None:
     assert site.text("/readyz") == (503, "the last collection was 1000 s ago\n")
 
 
-def test_not_alive_when_the_loop_stands_still(site: Site) -> None:
+def test_not_alive_when_the_loop_is_stuck(site: Site) -> None:
     site.now += 29
     assert site.text("/healthz")[0] == 200
     site.now += 5

@@ -48,7 +48,7 @@ def reloads(agent: AgentProcess) -> dict[str, int]:
     return {c.reason: c.count for c in agent.snapshot().agent.config_reloads}
 
 
-def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> None:
+def test_a_swapped_config_map_is_reloaded(agent: AgentProcess, config: Path) -> None:
     assert agent.snapshot().labels == (("rack", "7"),)
     swap(config, "collectionInterval: 300ms\nlabels: {rack: '8'}\nmetricDenylist: [accelscope_threads]\n")
     wait_until(lambda: agent.snapshot().labels == (("rack", "8"),), "the new labels")
@@ -65,7 +65,7 @@ def test_a_swapped_config_map_is_taken_up(agent: AgentProcess, config: Path) -> 
     assert agent.log().count("matches accelerator_powr_*") == 1, "the page was made anew"
 
 
-def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess, config: Path) -> None:
+def test_an_invalid_file_keeps_the_old_settings_and_is_logged_once(agent: AgentProcess, config: Path) -> None:
     swap(config, "collectionInterval: never\n")
     wait_until(lambda: reloads(agent) == {"rejected": 1}, "the bad file is noticed")
     made = agent.snapshot().agent.collections
@@ -77,7 +77,7 @@ def test_a_bad_file_keeps_the_old_settings_and_says_so_once(agent: AgentProcess,
     wait_until(lambda: reloads(agent).get("applied") == 1, "a good file again")
 
 
-def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> None:
+def test_settings_that_need_a_restart_are_named(agent: AgentProcess, config: Path) -> None:
     swap(config, SETTINGS + "nodeName: other\nreaderTimeout: 20s\n")  # of which tools have got their part
     wait_until(
         lambda: "settings that need a restart: nodeName, readerTimeout" in agent.log(), "they are named"
@@ -89,7 +89,7 @@ def test_what_needs_a_restart_is_named(agent: AgentProcess, config: Path) -> Non
     assert agent.get("/healthz").status == 200
 
 
-def test_a_changed_counters_file_is_taken_up_and_a_bad_one_keeps_the_page(
+def test_a_changed_counters_file_is_reloaded_and_an_invalid_one_changes_nothing(
     tmp_path: Path,
 ) -> None:
     node = SimulatedNode(costless("nvidia-h100x8"), tmp_path / "node")

@@ -151,7 +151,7 @@ STALE = (True, HealthState.UNKNOWN)
 LOST = (True, HealthState.LOST)
 
 
-def test_a_pass_brings_devices_processes_and_counts(opened: Callable[..., Run]) -> None:
+def test_a_pass_returns_devices_processes_and_counts(opened: Callable[..., Run]) -> None:
     result = opened("0", "1").one_pass()
     assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": FRESH}
     assert len(result.processes) == 2
@@ -161,14 +161,16 @@ def test_a_pass_brings_devices_processes_and_counts(opened: Callable[..., Run]) 
     assert [(c.reason, c.count) for c in result.state.rejected] == [("unreadable", 2)]
 
 
-def test_memory_errors_have_a_date_as_soon_as_they_grow(opened: Callable[..., Run]) -> None:
+def test_memory_errors_get_a_date_when_they_increase(opened: Callable[..., Run]) -> None:
     run = opened("0")
     run.one_pass()
     run.reader.memory_errors = 3
     assert run.one_pass().devices[0].ecc == (EccCount("uncorrected", False, 3, last_seen=100.0),)
 
 
-def test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns(opened: Callable[..., Run]) -> None:
+def test_only_the_hung_device_is_stale_and_it_is_not_read_until_its_call_returns(
+    opened: Callable[..., Run],
+) -> None:
     run = opened("0", "1", "2")
     run.one_pass()
     run.reader.hang("1")
@@ -191,7 +193,7 @@ def test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns(opened
     assert states(run.one_pass())["nvidia:GPU-1"] == FRESH
 
 
-def test_a_hung_survey_makes_the_vendor_stale_with_one_lost_thread(opened: Callable[..., Run]) -> None:
+def test_a_hung_survey_makes_all_devices_stale_and_loses_one_thread(opened: Callable[..., Run]) -> None:
     run = opened("0", "1")
     run.one_pass()
     threads = threading.active_count()
@@ -206,7 +208,7 @@ def test_a_hung_survey_makes_the_vendor_stale_with_one_lost_thread(opened: Calla
     wait_until(lambda: run.one_pass().state.up)
 
 
-def test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device(
+def test_a_blocked_library_costs_one_deadline_per_pass(
     opened: Callable[..., Run],
 ) -> None:
     keys = [str(n) for n in range(20)]
@@ -220,14 +222,14 @@ def test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device(
     assert counts(result) == {"timeout": 3, "deadline": 17}
 
 
-def test_a_device_that_never_answered_is_still_visible(opened: Callable[..., Run]) -> None:
+def test_a_device_that_was_never_read_is_listed(opened: Callable[..., Run]) -> None:
     run = opened("0", "1")
     run.reader.hang("1")
     assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:unidentified-1": STALE}
 
 
 @pytest.mark.parametrize("reason", ["lost", "reset_required"])
-def test_a_device_that_the_driver_calls_lost(opened: Callable[..., Run], reason: str) -> None:
+def test_a_device_that_the_driver_reports_as_lost(opened: Callable[..., Run], reason: str) -> None:
     run = opened("0", "1")
     run.one_pass()
     run.reader.errors["1"] = DeviceLost("GPU is lost", reason=reason)
@@ -239,7 +241,7 @@ def test_a_device_that_the_driver_calls_lost(opened: Callable[..., Run], reason:
     assert states(run.one_pass())["nvidia:GPU-1"] == FRESH
 
 
-def test_a_device_that_the_driver_no_longer_shows_is_lost_not_forgotten(opened: Callable[..., Run]) -> None:
+def test_a_device_that_the_driver_no_longer_lists_is_lost(opened: Callable[..., Run]) -> None:
     run = opened("0", "1", "2")
     run.one_pass()
     run.reader.keys = ["0", "1"]
@@ -249,7 +251,7 @@ def test_a_device_that_the_driver_no_longer_shows_is_lost_not_forgotten(opened: 
     assert (result.state.devices_seen, result.state.devices_expected) == (2, 3)
 
 
-def test_nobody_is_lost_who_is_only_not_asked_yet_under_a_new_key(opened: Callable[..., Run]) -> None:
+def test_a_device_with_a_new_key_is_not_lost_before_it_is_read(opened: Callable[..., Run]) -> None:
     run = opened("0", "1", "2")
     before = run.one_pass()
     run.reader.keys = ["7", "8"]
@@ -261,14 +263,14 @@ def test_nobody_is_lost_who_is_only_not_asked_yet_under_a_new_key(opened: Callab
     assert states(run.one_pass()) == {"nvidia:GPU-0": LOST, "nvidia:GPU-1": FRESH, "nvidia:GPU-2": FRESH}
 
 
-def test_the_first_pass_shows_what_has_answered(opened: Callable[..., Run]) -> None:
+def test_the_first_pass_shows_devices_read_so_far(opened: Callable[..., Run]) -> None:
     run = opened("0", "1")
     assert states(run.as_far_as("1")) == {"nvidia:GPU-0": FRESH}
     run.reader.release("1")
     assert len(run.one_pass().devices) == 2
 
 
-def test_a_node_without_the_driver_is_no_fault(opened: Callable[..., Run]) -> None:
+def test_a_node_without_the_driver_is_no_error(opened: Callable[..., Run]) -> None:
     run = opened()
     run.reader.errors[""] = DriverAbsent("no library")
     result = run.one_pass()
@@ -280,7 +282,7 @@ def test_a_node_without_the_driver_is_no_fault(opened: Callable[..., Run]) -> No
     assert (result.state.found, result.state.up) == (True, True)
 
 
-def test_a_driver_that_disappears_is_a_fault(opened: Callable[..., Run]) -> None:
+def test_a_driver_that_disappears_is_an_error(opened: Callable[..., Run]) -> None:
     run = opened("0")
     run.one_pass()
     run.reader.errors[""] = DriverAbsent("no library")
@@ -290,7 +292,7 @@ def test_a_driver_that_disappears_is_a_fault(opened: Callable[..., Run]) -> None
     assert states(result) == {"nvidia:GPU-0": STALE}
 
 
-def test_an_unforeseen_error_in_a_reader_is_counted_not_fatal(
+def test_an_unexpected_error_in_a_reader_is_counted(
     opened: Callable[..., Run], caplog: pytest.LogCaptureFixture
 ) -> None:
     run = opened("0", "1")
@@ -321,14 +323,14 @@ def test_a_state_is_logged_when_it_changes_not_every_pass(
     assert "nvidia:GPU-1: unknown: driver_error: unknown error" in caplog.text
 
 
-def test_more_devices_expected_by_setting(opened: Callable[..., Run]) -> None:
+def test_the_expected_number_of_devices_can_be_set(opened: Callable[..., Run]) -> None:
     run = opened("0")
     run.runner.expected = 8
     state = run.one_pass().state
     assert (state.devices_seen, state.devices_expected) == (1, 8)
 
 
-def test_stop_closes_the_reader_only_when_no_call_is_inside(opened: Callable[..., Run]) -> None:
+def test_stop_closes_the_reader_only_if_no_call_is_running(opened: Callable[..., Run]) -> None:
     idle, hung = opened("0"), opened("0")
     idle.one_pass()
     hung.reader.hang("0")
@@ -349,7 +351,7 @@ def test_slow_devices_do_not_starve_the_others(opened: Callable[..., Run]) -> No
     assert set(run.reader.asked) == {"", *keys}
 
 
-def test_an_answer_that_could_not_be_read_whole_makes_nobody_lost(opened: Callable[..., Run]) -> None:
+def test_devices_missing_from_incomplete_output_are_not_lost(opened: Callable[..., Run]) -> None:
     run = opened("0", "1")
     run.one_pass()
     run.reader.keys = ["0"]
@@ -359,14 +361,14 @@ def test_an_answer_that_could_not_be_read_whole_makes_nobody_lost(opened: Callab
     assert "incomplete" in (result.devices[1].health.reason or "")
 
 
-def test_the_bus_tells_of_devices_that_the_driver_does_not_name(opened: Callable[..., Run]) -> None:
+def test_devices_on_the_bus_count_as_expected(opened: Callable[..., Run]) -> None:
     run = opened("0")
     run.reader.expected = 2
     state = run.one_pass().state
     assert (state.devices_seen, state.devices_expected) == (1, 2)
 
 
-def test_a_pass_without_a_thread_to_be_had_is_told_and_the_next_one_tries_again(
+def test_a_pass_without_a_thread_is_reported_and_the_next_one_tries_again(
     opened: Callable[..., Run],
 ) -> None:
     run = opened("0")
@@ -379,7 +381,7 @@ def test_a_pass_without_a_thread_to_be_had_is_told_and_the_next_one_tries_again(
 
 
 @pytest.mark.parametrize("hung", ["", "1"])
-def test_a_call_given_up_without_a_thread_to_follow_it_leaves_nothing_that_looks_fresh(
+def test_without_a_thread_after_an_abandoned_call_no_device_looks_fresh(
     opened: Callable[..., Run], hung: str
 ) -> None:
     run = opened("0", "1", "2")
@@ -394,7 +396,7 @@ def test_a_call_given_up_without_a_thread_to_follow_it_leaves_nothing_that_looks
     wait_until(lambda: set(states(run.one_pass()).values()) == {FRESH})
 
 
-def test_a_device_shown_anew_while_its_call_is_out_is_neither_lost_nor_a_success(
+def test_a_device_listed_again_during_its_abandoned_call_stays_stale(
     opened: Callable[..., Run],
 ) -> None:
     run = opened("0")
@@ -413,7 +415,7 @@ def test_a_device_shown_anew_while_its_call_is_out_is_neither_lost_nor_a_success
     wait_until(lambda: states(run.one_pass()) == {"nvidia:GPU-0": FRESH})
 
 
-def test_a_device_that_answers_under_another_key_is_shown_once(opened: Callable[..., Run]) -> None:
+def test_a_device_with_two_keys_is_shown_once(opened: Callable[..., Run]) -> None:
     run = opened("0", "1")
     run.one_pass()
     run.reader.hang("0")

@@ -50,7 +50,7 @@ def written(kind: Any, document: dict[str, Any]) -> Iterator[tuple[str, dict[str
                 yield from written(named(hint), item)
 
 
-def test_every_object_within_the_document_has_a_section() -> None:
+def test_every_object_of_the_document_has_a_section() -> None:
     assert len(described_fields()) == 29
 
 
@@ -70,7 +70,7 @@ def test_a_number_that_is_measured_has_its_unit(kind: type[Any]) -> None:
         assert unit or named(hints.get(name)) is not float, name
 
 
-def test_a_ratio_of_which_1_is_not_the_whole_has_another_unit() -> None:
+def test_a_ratio_that_may_exceed_1_has_another_unit() -> None:
     page = described_fields()
     assert page["DeviceBalance"]["share_ratio"][1] == "shares"
     assert page["PodUsage"]["compute_share_ratio"][1] == "ratio"
@@ -85,7 +85,7 @@ def test_no_description_depends_on_that_of_another_field(kind: type[Any]) -> Non
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-accelscope-token"])
-def test_every_header_that_a_token_is_taken_from_is_on_the_page(header: str) -> None:
+def test_every_header_for_tokens_is_on_the_page(header: str) -> None:
     request = Request("GET", "/snapshot", "", {header: "Bearer 0"})
     assert request_tokens(request)
     assert f"| `{header}` | the request |" in reference().lower()
@@ -96,7 +96,7 @@ def test_every_header_that_a_token_is_taken_from_is_on_the_page(header: str) -> 
     [snapshot_document(EXAMPLE), *(json.loads(path.read_text()) for path in RECORDED)],
     ids=["example", *(path.stem for path in RECORDED)],
 )
-def test_what_is_never_absent_is_in_every_document(document: dict[str, Any]) -> None:
+def test_fields_that_are_never_absent_are_in_every_document(document: dict[str, Any]) -> None:
     page = described_fields()
     for name, found in written(Snapshot, document):
         assert {field for field, (_, _, absent, _) in page[name].items() if absent == "never"} <= set(found)

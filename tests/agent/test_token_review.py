@@ -181,14 +181,16 @@ def guarded(lab: Lab) -> Lab:
         ([bearer(BOB)], 403, None),
     ],
 )
-def test_who_may_read_the_page(guarded: Lab, fields: list[str], status: int, challenge: str | None) -> None:
+def test_access_depends_on_the_token_and_its_permissions(
+    guarded: Lab, fields: list[str], status: int, challenge: str | None
+) -> None:
     answer = guarded.connect().get("/metrics", *fields)
     assert answer.status == status
     assert answer.headers.get("www-authenticate") == challenge
     assert b"abcdefgh" not in answer.body
 
 
-def test_each_path_is_a_right_of_its_own(guarded: Lab) -> None:
+def test_each_path_needs_its_own_permission(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     assert guarded.status(ANN, "/snapshot") == 403
     assert guarded.status(ANN, "/metrics?x=/snapshot") == 200
@@ -197,7 +199,7 @@ def test_each_path_is_a_right_of_its_own(guarded: Lab) -> None:
     assert guarded.connect().get("/snapshot", bearer(ANN), method="HEAD").status == 403
 
 
-def test_probes_and_unknown_paths_ask_nobody(guarded: Lab) -> None:
+def test_probes_and_unknown_paths_need_no_review(guarded: Lab) -> None:
     assert guarded.connect().get("/healthz").status == 200
     assert guarded.status(STRANGER, "/nothing") == 404
     assert guarded.connect().get("/metrics", method="POST").status == 405
@@ -225,7 +227,7 @@ def test_probes_and_unknown_paths_ask_nobody(guarded: Lab) -> None:
         [f"X-Remote-User: ann\r\nX-Forwarded-Authorization: {bearer(ANN)}"],
     ],
 )
-def test_what_is_no_token_is_refused_without_a_review(guarded: Lab, fields: list[str]) -> None:
+def test_an_invalid_token_is_rejected_without_a_review(guarded: Lab, fields: list[str]) -> None:
     assert guarded.connect().get("/metrics", *fields).status == 401
     assert guarded.api.asked == []
 
@@ -239,25 +241,25 @@ def test_what_is_no_token_is_refused_without_a_review(guarded: Lab, fields: list
         [f"X: y\r{bearer(ANN)}"],
     ],
 )
-def test_headers_that_others_may_read_otherwise_are_malformed(guarded: Lab, fields: list[str]) -> None:
+def test_ambiguous_headers_are_rejected(guarded: Lab, fields: list[str]) -> None:
     assert guarded.connect().get("/metrics", *fields).status == 400
     assert guarded.api.asked == []
 
 
-def test_of_two_tokens_that_of_our_own_header_counts(guarded: Lab) -> None:
+def test_the_token_in_our_own_header_takes_precedence(guarded: Lab) -> None:
     assert guarded.connect().get("/metrics", bearer(STRANGER), f"X-AccelScope-Token: {ANN}").status == 200
     assert guarded.connect().get("/metrics", bearer(ANN), f"X-AccelScope-Token: {STRANGER}").status == 401
     assert guarded.api.reviews == 2
 
 
-def test_a_request_behind_the_first_needs_a_token_of_its_own(guarded: Lab) -> None:
+def test_each_request_of_a_connection_needs_a_token(guarded: Lab) -> None:
     client = guarded.connect()
     first = f"GET /metrics HTTP/1.1\r\nHost: x\r\n{bearer(ANN)}\r\n\r\n".encode()
     client.send(first + b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert [client.answer().status, client.answer().status] == [200, 401]
 
 
-def test_an_oversized_token_is_refused_without_a_review(guarded: Lab) -> None:
+def test_an_oversized_token_is_rejected_without_a_review(guarded: Lab) -> None:
     assert guarded.status("x" * (TOKEN_LIMIT + 1)) == 401
     assert guarded.api.asked == []
     assert guarded.status("x" * TOKEN_LIMIT) == 401
@@ -267,7 +269,7 @@ def test_an_oversized_token_is_refused_without_a_review(guarded: Lab) -> None:
 @pytest.mark.parametrize(
     ("token", "status", "seconds"), [(ANN, 200, 60), (BOB, 403, 10), (STRANGER, 401, 10)]
 )
-def test_a_verdict_is_kept_for_a_while(guarded: Lab, token: str, status: int, seconds: float) -> None:
+def test_a_verdict_is_cached(guarded: Lab, token: str, status: int, seconds: float) -> None:
     assert [guarded.status(token) for _ in range(3)] == [status] * 3
     guarded.now += seconds - 0.1
     assert guarded.status(token) == status
@@ -277,7 +279,7 @@ def test_a_verdict_is_kept_for_a_while(guarded: Lab, token: str, status: int, se
     assert guarded.api.reviews == 2
 
 
-def test_what_has_changed_counts_from_the_next_review(guarded: Lab) -> None:
+def test_changed_permissions_apply_from_the_next_review(guarded: Lab) -> None:
     assert (guarded.status(ANN), guarded.status(BOB)) == (200, 403)
     guarded.api.rights = {("bob", "/metrics")}
     guarded.now += 61
@@ -287,7 +289,7 @@ def test_what_has_changed_counts_from_the_next_review(guarded: Lab) -> None:
     assert (guarded.status(ANN), guarded.status(BOB)) == (401, 401)
 
 
-def test_fifty_requests_with_one_token_wait_for_one_review(guarded: Lab) -> None:
+def test_fifty_requests_with_one_token_share_one_review(guarded: Lab) -> None:
     release = guarded.api.hold()
     clients = [guarded.ask(ANN) for _ in range(50)]
     wait_until(lambda: [len(r.waiting) for r in guarded.guard._pending.values()] == [50], "for all to wait")
@@ -296,7 +298,7 @@ def test_fifty_requests_with_one_token_wait_for_one_review(guarded: Lab) -> None
     assert guarded.api.asked == [TOKEN_REVIEWS, ACCESS_REVIEWS]
 
 
-def test_a_slow_api_server_keeps_nobody_else_waiting(guarded: Lab) -> None:
+def test_a_slow_api_server_does_not_delay_other_requests(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold()
     waiting = guarded.ask(STRANGER)
@@ -325,7 +327,7 @@ TROUBLES: dict[str, tuple[Step, str]] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_without_the_api_server_only_known_tokens_are_let_in_and_not_for_long(
+def test_without_the_api_server_only_known_tokens_are_accepted_for_a_while(
     lab: Lab, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -354,7 +356,7 @@ def test_without_the_api_server_only_known_tokens_are_let_in_and_not_for_long(
     assert caplog.records[-1].getMessage() == "token reviews work again"
 
 
-def test_an_api_server_that_is_gone(lab: Lab) -> None:
+def test_an_unreachable_api_server_is_an_error(lab: Lab) -> None:
     lab.serve()
     assert lab.status(ANN) == 200
     lab.api.server.close()
@@ -362,7 +364,7 @@ def test_an_api_server_that_is_gone(lab: Lab) -> None:
     assert (lab.status(ANN), lab.status(STRANGER)) == (200, 503)
 
 
-def test_while_it_is_away_it_is_not_asked_at_every_request(lab: Lab) -> None:
+def test_an_unreachable_api_server_is_not_called_for_every_request(lab: Lab) -> None:
     lab.serve()
     lab.api.trouble = refuse(500)
     assert [lab.status(f"token-{number}") for number in range(5)] == [503] * 5
@@ -372,7 +374,7 @@ def test_while_it_is_away_it_is_not_asked_at_every_request(lab: Lab) -> None:
     assert lab.api.reviews == 2
 
 
-def test_a_token_whose_review_failed_alone_is_still_let_in(lab: Lab) -> None:
+def test_a_known_token_is_accepted_if_only_its_own_review_fails(lab: Lab) -> None:
     lab.serve()
     lab.api.users["anns.other.token"] = "ann"
     assert (lab.status(ANN), lab.status("anns.other.token")) == (200, 200)
@@ -385,7 +387,7 @@ def test_a_token_whose_review_failed_alone_is_still_let_in(lab: Lab) -> None:
     assert lab.status(ANN) == 200  # it is asked about again after 30 s
 
 
-def test_a_revoked_token_is_noticed_as_soon_as_the_api_server_is_back(lab: Lab) -> None:
+def test_a_revoked_token_is_rejected_once_the_api_server_is_back(lab: Lab) -> None:
     lab.serve()
     assert lab.status(ANN) == 200
     lab.api.trouble = refuse(500)
@@ -397,7 +399,7 @@ def test_a_revoked_token_is_noticed_as_soon_as_the_api_server_is_back(lab: Lab) 
     wait_until(lambda: lab.status(ANN) == 401, "for the review in the background")
 
 
-def test_a_kept_connection_that_the_api_server_closed_costs_nothing(lab: Lab) -> None:
+def test_a_closed_connection_is_reopened(lab: Lab) -> None:
     lab.serve()
     assert lab.status(ANN) == 200
     cut = iter([True])
@@ -413,7 +415,7 @@ def test_a_kept_connection_that_the_api_server_closed_costs_nothing(lab: Lab) ->
     assert lab.status(BOB) == 403
 
 
-def test_our_own_token_is_rotated(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rotated_token_of_the_agent_is_used(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     lab.serve()
     assert lab.status(ANN) == 200
     lab.api.accepts = "rotated-token-of-ours"
@@ -425,7 +427,7 @@ def test_our_own_token_is_rotated(lab: Lab, caplog: pytest.LogCaptureFixture) ->
     assert "rotated" not in caplog.text
 
 
-def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(lab: Lab) -> None:
+def test_verdicts_are_bounded_and_invented_tokens_do_not_evict_good_ones(lab: Lab) -> None:
     lab.serve(limits=UNLIMITED)
     assert lab.status(ANN) == 200
     lab.now += 55  # those that come now are fresher
@@ -438,7 +440,7 @@ def test_verdicts_are_bounded_and_made_up_tokens_push_nobody_out(lab: Lab) -> No
     assert lab.api.reviews == made_up + 1
 
 
-def test_who_floods_keeps_nobody_out_and_does_not_reach_the_api_server(
+def test_a_flood_of_tokens_neither_blocks_others_nor_reaches_the_api_server(
     guarded: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert guarded.status(ANN) == 200
@@ -467,7 +469,7 @@ def test_who_floods_keeps_nobody_out_and_does_not_reach_the_api_server(
     assert [record.__dict__["fields"] for record in said] == [{"peer": ELSEWHERE}]
 
 
-def test_a_token_that_was_good_waits_for_no_other(guarded: Lab) -> None:
+def test_renewals_do_not_wait_behind_unknown_tokens(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold(strangers_only=True)
     under_way = guarded.ask("made-up", ELSEWHERE)
@@ -481,7 +483,7 @@ def test_a_token_that_was_good_waits_for_no_other(guarded: Lab) -> None:
     assert under_way.answer().status == 401
 
 
-def test_a_new_token_of_another_has_the_next_turn(guarded: Lab) -> None:
+def test_addresses_take_turns(guarded: Lab) -> None:
     release = guarded.api.hold()
     flood = [guarded.ask("made-up", ELSEWHERE)]
     wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
@@ -494,7 +496,7 @@ def test_a_new_token_of_another_has_the_next_turn(guarded: Lab) -> None:
     assert tokens.index(ANN) <= 2
 
 
-def test_only_so_many_of_one_address_wait(guarded: Lab) -> None:
+def test_the_queue_is_limited_per_address(guarded: Lab) -> None:
     release = guarded.api.hold()
     under_way = guarded.ask("made-up")
     wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
@@ -507,7 +509,7 @@ def test_only_so_many_of_one_address_wait(guarded: Lab) -> None:
     assert [client.answer().status for client in (under_way, *waiting)] == [401] * (limit + 1)
 
 
-def test_who_has_many_addresses_leaves_room_for_another(lab: Lab) -> None:
+def test_many_addresses_leave_room_for_another_one(lab: Lab) -> None:
     lab.serve(limits=ReviewLimits(waiting=4))
     release = lab.api.hold()
     lab.ask("made-up", "127.0.1.0")
@@ -525,7 +527,7 @@ def test_who_has_many_addresses_leaves_room_for_another(lab: Lab) -> None:
     assert lab.counted["limited"] == 4
 
 
-def test_reviews_of_unknown_tokens_have_a_pace(lab: Lab) -> None:
+def test_reviews_of_unknown_tokens_are_rate_limited(lab: Lab) -> None:
     lab.serve(limits=ReviewLimits(per_second=2.0, burst=3))
     assert [lab.status(f"at-once-{number}", peer=f"127.0.1.{number}") for number in range(3)] == [401] * 3
     waiting = [lab.queue(f"later-{number}", f"127.0.2.{number}") for number in range(3)]
@@ -538,7 +540,7 @@ def test_reviews_of_unknown_tokens_have_a_pace(lab: Lab) -> None:
     assert lab.api.reviews == 5
 
 
-def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
+def test_a_review_that_waited_too_long_is_skipped(guarded: Lab) -> None:
     release = guarded.api.hold()
     clients = [guarded.ask(token) for token in (ANN, STRANGER)]
     wait_until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviews == 1, "for one to wait")
@@ -549,7 +551,7 @@ def test_a_turn_that_came_too_late_is_not_taken(guarded: Lab) -> None:
     assert guarded.counted["limited"] == 1
 
 
-def test_either_token_is_enough_and_the_files_asks_nobody(lab: Lab, tmp_path: Path) -> None:
+def test_either_token_is_enough_and_that_of_the_file_needs_no_review(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("from-the-file\n")
     lab.serve(auth=TokenFile(tmp_path / "tokens"))
     assert lab.status("from-the-file") == 200
@@ -559,7 +561,7 @@ def test_either_token_is_enough_and_the_files_asks_nobody(lab: Lab, tmp_path: Pa
     assert lab.connect().get("/metrics").status == 401
 
 
-def test_tokens_are_forgotten_and_never_told(
+def test_tokens_are_not_kept_and_not_logged(
     lab: Lab, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -586,7 +588,7 @@ def test_tokens_are_forgotten_and_never_told(
     assert all(secret.encode() not in key for key in lab.guard._verdicts._entries)
 
 
-def test_an_unexpected_failure_costs_one_answer(
+def test_an_unexpected_error_affects_one_request(
     guarded: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -617,7 +619,7 @@ def test_a_handler_runs_in_the_servers_thread_also_after_a_review(lab: Lab) -> N
 
 
 class TestTheAgent:
-    def test_its_pages_are_guarded_and_its_probes_are_not(self, lab: Lab, tmp_path: Path) -> None:
+    def test_pages_need_a_token_and_probes_do_not(self, lab: Lab, tmp_path: Path) -> None:
         settings = {
             "tokenReview": True,
             "kubeApiUrl": lab.api.server.url,
@@ -650,7 +652,7 @@ class TestTheAgent:
             assert "anybody" not in agent.log()
             assert "abcdefgh" not in agent.log()
 
-    def test_it_does_not_start_without_somebody_to_ask(self) -> None:
+    def test_the_agent_does_not_start_without_an_api_server(self) -> None:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
         ended = subprocess.run(
             [sys.executable, "-m", "accelscope", "agent", "--token-review"],

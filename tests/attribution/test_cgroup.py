@@ -174,12 +174,12 @@ def test_layouts(name: str, line: str) -> None:
         (["", "\ufeff", f"\t4:memory:/kubepods/pod{UID}/{ID}\r"], IN_POD),
     ],
 )
-def test_the_best_line_tells(lines: list[str], expected: ProcessLocation) -> None:
+def test_the_best_line_is_used(lines: list[str], expected: ProcessLocation) -> None:
     assert location_from_cgroup("\n".join(lines)) == expected
     assert location_from_cgroup("\r\n".join(lines) + "\r\n") == expected
 
 
-def test_a_process_in_no_container_is_no_error() -> None:
+def test_a_process_outside_containers_is_no_error() -> None:
     parsed = parse_cgroup("0::/user.slice/user-1000.slice/session-2.scope\n")
     assert parsed.containers == ()
     assert parsed.error is None
@@ -235,7 +235,7 @@ ANY_LINE = st.tuples(
 
 
 @given(st.lists(ANY_LINE, max_size=6).map("\n".join))
-def test_what_is_told_stands_in_the_text(text: str) -> None:
+def test_results_are_substrings_of_the_text(text: str) -> None:
     place = location_from_cgroup(text)
     written = text.lower().replace("_", "-")
     for field in fields(place):
@@ -248,7 +248,7 @@ def test_what_is_told_stands_in_the_text(text: str) -> None:
 
 
 @given(st.text(max_size=30).filter(lambda text: ":" not in text), st.integers(0, 3))
-def test_lines_that_are_none_change_nothing(line: str, at: int) -> None:
+def test_malformed_lines_change_nothing(line: str, at: int) -> None:
     lines = [f"5:cpu:/kubepods/pod{UID}/{ID}", "4:memory:/", "0::/"]
     lines.insert(at, line)
     assert location_from_cgroup("\n".join(lines)) == IN_POD

@@ -73,7 +73,7 @@ def test_a_node_without_allocations(content: object) -> None:
         (entry(DeviceIDs="GPU-a"), "PodDeviceEntries[0].DeviceIDs", "not_device_ids"),
     ],
 )
-def test_a_bad_entry_costs_itself(bad: object, where: str, reason: str) -> None:
+def test_a_malformed_entry_does_not_affect_the_others(bad: object, where: str, reason: str) -> None:
     parsed = parse_checkpoint(written(bad, entry()))
     assert parsed.allocations == (granted("GPU-a"),)
     assert [(r.line, r.reason) for r in parsed.rejected] == [(where, reason)]
@@ -88,7 +88,7 @@ def test_a_bad_entry_costs_itself(bad: object, where: str, reason: str) -> None:
         ({"1": "GPU-b", "0": ["GPU-a"]}, "PodDeviceEntries[0].DeviceIDs[1]", "not_device_ids"),
     ],
 )
-def test_a_bad_id_costs_itself(ids: object, where: str, reason: str) -> None:
+def test_a_malformed_id_does_not_affect_the_others(ids: object, where: str, reason: str) -> None:
     parsed = parse_checkpoint(written(entry(DeviceIDs=ids)))
     assert parsed.allocations == (granted("GPU-a"),)
     assert {(r.line, r.reason) for r in parsed.rejected} == {(where, reason)}
@@ -120,7 +120,7 @@ def test_other_text_is_an_error_with_a_reason(text: str, reason: str, said: str)
     assert parsed.allocations is None
 
 
-def test_a_half_character_costs_itself() -> None:
+def test_a_lone_surrogate_does_not_affect_the_others() -> None:
     text = written(entry(ContainerName="MARK")).replace("MARK", r"tr\ud800ainer")
     [grant] = parse_checkpoint(text).allocations or ()
     assert grant.container_name == "tr\ufffdainer"
@@ -173,7 +173,7 @@ def answered(*fields: tuple[int, bytes]) -> DeviceGrant:
     return grant
 
 
-def test_the_answer_of_the_plugin_names_the_card_that_was_given() -> None:
+def test_the_plugins_response_contains_the_allocated_device() -> None:
     """HAMi's plugin gives another card than the one whose id the kubelet chose."""
     grant = answered(
         (1, pair("CUDA_DEVICE_MEMORY_LIMIT_0", "1024m")),
@@ -209,7 +209,7 @@ def test_other_variables_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("answer", ["not base64!", "CmsKFk5W", 7, [], base64.b64encode(b"\x0f\x01").decode()])
-def test_a_bad_answer_costs_itself(answer: object) -> None:
+def test_a_malformed_response_does_not_affect_the_others(answer: object) -> None:
     parsed = parse_checkpoint(written(entry(AllocResp=answer)))
     assert parsed.allocations == (granted("GPU-a"),)
     assert [(r.line, r.reason) for r in parsed.rejected] == [

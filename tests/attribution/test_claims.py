@@ -75,7 +75,7 @@ def test_a_claim_is_a_device_of_this_node(slices: str) -> None:
         AttributionOptions(node="node-1", api_server=Endpoint("http://127.0.0.1:1"), resource_slices=False),
     ],
 )
-def test_without_the_right_the_claim_is_named_and_its_device_unknown(options: AttributionOptions) -> None:
+def test_without_permission_the_claim_has_no_device(options: AttributionOptions) -> None:
     claims = ClaimWatch(options)
     [found] = allocations([held(CLAIMED)], [], NO_PODS, DEVICES, lambda d: claims.resolve(d, DEVICES))
     assert (found.claim, found.device_id) == ("ns/one-gpu", "gpu.nvidia.com/node-1/gpu-0")
@@ -83,7 +83,7 @@ def test_without_the_right_the_claim_is_named_and_its_device_unknown(options: At
     assert claims.state() is None
 
 
-def test_a_claim_whose_devices_the_kubelet_does_not_tell_is_named() -> None:
+def test_a_claim_without_devices_is_listed() -> None:
     claims = ClaimWatch(AttributionOptions(node="node-1"))
     only_runtime_names = ClaimDevice("", "", "", None, ("nvidia.com/gpu=0",))
     found = allocations(

@@ -214,12 +214,12 @@ def test_parts_of_several_amd_gpus(device_id: str, resource: str | None, expecte
     assert resolve(device_id, resource, DeviceIndex((*TWO_GPUS, *cut))) == expected
 
 
-def test_a_name_that_two_parts_have_is_neither() -> None:
+def test_an_ambiguous_partition_name_is_not_resolved() -> None:
     twice = (amd("x0", "0000:03:00.0", 128, 2, first_xcp=0), amd("x1", "0000:83:00.0", 136, 2, first_xcp=0))
     assert resolve("amdgpu_xcp_0", "amd.com/gpu", DeviceIndex(twice)) == UNRESOLVED
 
 
-def test_a_part_that_the_only_amd_gpu_does_not_have() -> None:
+def test_a_partition_that_the_only_amd_gpu_does_not_have() -> None:
     devices = DeviceIndex([amd("x0", "0000:03:00.0", 128, 2, first_xcp=0)])
     assert resolve("amdgpu_xcp_0", "amd.com/gpu", devices) == Resolved("amd:x0", "amd:x0/1")
     assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == UNRESOLVED
@@ -255,7 +255,7 @@ def test_ascend(device_id: str, resource: str | None, expected: Resolved) -> Non
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
-def test_ascend_counts_as_the_device_files_do_where_they_are_known() -> None:
+def test_ascend_uses_the_numbers_of_device_files_if_known() -> None:
     chips = DeviceIndex((ascend("a", 0, 4), ascend("b", 1, 5), ascend("c", 5, 6)))
     assert resolve("Ascend910-5", "huawei.com/Ascend910", chips) == Resolved("ascend:b")
     assert resolve("Ascend910-0", "huawei.com/Ascend910", chips) == UNRESOLVED
@@ -312,7 +312,7 @@ def test_a_furiosa_card_without_a_uuid(device_id: str, resource: str, expected: 
         ("npu0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
     ],
 )
-def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_resource(
+def test_the_resource_selects_the_vendor_of_an_ambiguous_id(
     device_id: str, resource: str, expected: Resolved
 ) -> None:
     named = (("1", GPU_0, "npu0"), ("2", GPU_1, "renderD128"), ("3", RNGD, "x"), ("4", None, "y"))
@@ -345,11 +345,11 @@ def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_resource(
         ("", None),
     ],
 )
-def test_whose_a_name_is(name: str, vendor: Vendor | None) -> None:
+def test_the_vendor_of_a_resource_name(name: str, vendor: Vendor | None) -> None:
     assert vendor_of(name) == vendor
 
 
-def test_an_index_is_good_until_an_identity_changes() -> None:
+def test_an_index_is_valid_until_an_identity_changes() -> None:
     index = DeviceIndex(MIXED)
     warmer = tuple(replace(device, temperature_celsius=80.0, stale=True) for device in MIXED)
     assert identities(warmer) == index.identities
@@ -363,7 +363,7 @@ def test_an_index_is_good_until_an_identity_changes() -> None:
         assert identities(changed) != index.identities
 
 
-def test_devices_that_do_not_answer_are_found_as_before() -> None:
+def test_stale_devices_are_found() -> None:
     """Else a pod that holds a part of one would hold nothing, and be idle since the next answer only."""
     assert identities(map(identity_of, MIXED)) == DeviceIndex(MIXED).identities
 
@@ -372,7 +372,7 @@ RESOURCES = ["nvidia.com/gpu", "amd.com/gpu", "huawei.com/Ascend910", "furiosa.a
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Za-z]*[-:/_0-9a-f]*", fullmatch=True))
-def test_any_text_is_an_id_of_a_device_there_is_or_of_none(device_id: str) -> None:
+def test_any_text_resolves_to_a_device_or_to_none(device_id: str) -> None:
     devices = DeviceIndex(MIXED)
     known = {device.id: {part.id for part in device.partitions} for device in MIXED}
     for resource in RESOURCES:

@@ -68,11 +68,11 @@ def test_other_vendors() -> None:
         "hami.io/-devices-allocated-before",
     ],
 )
-def test_other_annotations_are_no_allocations(key: str) -> None:
+def test_other_annotations_are_ignored(key: str) -> None:
     assert parse_hami_shares([(key, f"{GPU},NVIDIA,8000,50:;")], ["a"]) == ([], [])
 
 
-def test_newer_versions_count_init_containers_first() -> None:
+def test_newer_versions_list_init_containers_first() -> None:
     value = f";{GPU},NVIDIA,8000,50:;"
     assert parse_hami_shares([(ALLOCATED, value)], ["main"], ["setup"]) == ([("main", HALF)], [])
     assert parse_hami_shares([(ALLOCATED, f"{GPU},NVIDIA,8000,50:;")], ["main"], ["setup"]) == (
@@ -94,7 +94,7 @@ def test_newer_versions_count_init_containers_first() -> None:
         ("\x00" * 1000, [], "..."),
     ],
 )
-def test_what_cannot_be_read_is_told(value: str, kept: list[HamiShare], said: str) -> None:
+def test_malformed_shares_are_reported(value: str, kept: list[HamiShare], said: str) -> None:
     shares, problems = parse_hami_shares([(ALLOCATED, value)], ["a"])
     assert [share for _, share in shares] == kept
     [problem] = problems
@@ -140,7 +140,7 @@ def instance(**changed: object) -> dict[str, object]:
         ((MIGS, "[" * 100_000), [GPU, GPU], 1),
     ],
 )
-def test_mig_instances_are_named_once_they_are_made(
+def test_mig_instances_are_used_once_they_exist(
     annotation: tuple[str, str], device_ids: list[str], problems: int
 ) -> None:
     value = f"{GPU},NVIDIA,9856,14:{GPU},NVIDIA,9856,14:;"
@@ -150,12 +150,12 @@ def test_mig_instances_are_named_once_they_are_made(
     assert all(problem.startswith(f"{MIGS}: ") for problem in told)
 
 
-def test_an_allocation_that_is_none_is_shown() -> None:
+def test_a_malformed_mig_allocation_is_quoted() -> None:
     _, told = parse_hami_shares([migs(7, {"gpuUUID": 1})], ["a"])
     assert told == [f"{MIGS}: '7' is not an allocation", f"{MIGS}: \"{{'gpuUUID': 1}}\" is not an allocation"]
 
 
-def test_devices_behind_a_container_too_many_are_told_each() -> None:
+def test_each_device_of_a_surplus_container_is_reported() -> None:
     value = f"{GPU},NVIDIA,8000,50:;{GPU},NVIDIA,8000,50:{SECOND},NVIDIA,8000,50:;"
     shares, told = parse_hami_shares([(ALLOCATED, value)], ["a"])
     assert [share for _, share in shares] == [HALF]
@@ -163,7 +163,7 @@ def test_devices_behind_a_container_too_many_are_told_each() -> None:
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=3), max_size=3))
-def test_any_text_is_survived(text: str, containers: list[str]) -> None:
+def test_any_text_is_parsed_without_an_exception(text: str, containers: list[str]) -> None:
     shares, problems = parse_hami_shares([(ALLOCATED, text), (MIGS, text)], containers)
     assert {name for name, _ in shares} <= set(containers)
     assert all(problem.isprintable() for problem in problems)

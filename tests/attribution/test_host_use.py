@@ -73,7 +73,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_at_the_first_look_there_is_memory_and_a_start_but_no_cpu(node: Node) -> None:
+def test_the_first_read_has_memory_and_start_but_no_cpu(node: Node) -> None:
     node.add(1, cpu=500.0, pages=300, start=250)
     assert node.look(1)[1] == HostUse(
         cpu_ratio=None, resident_memory_bytes=300 * PAGE_BYTES, started_at=BOOTED + 250 / TICKS
@@ -81,7 +81,7 @@ def test_at_the_first_look_there_is_memory_and_a_start_but_no_cpu(node: Node) ->
 
 
 @pytest.mark.parametrize(("seconds", "ratio"), [(0.0, 0.0), (2.5, 0.25), (10.0, 1.0), (640.0, 64.0)])
-def test_cpu_is_what_was_used_between_two_looks(node: Node, seconds: float, ratio: float) -> None:
+def test_cpu_is_measured_between_two_reads(node: Node, seconds: float, ratio: float) -> None:
     node.add(1, cpu=500.0)
     node.look(1)
     node.now += 10
@@ -91,14 +91,14 @@ def test_cpu_is_what_was_used_between_two_looks(node: Node, seconds: float, rati
     assert node.look(1)[1].cpu_ratio == 0.0
 
 
-def test_between_two_looks_at_once_nothing_can_be_measured(node: Node) -> None:
+def test_two_reads_in_quick_succession_measure_nothing(node: Node) -> None:
     node.add(1, cpu=1.0)
     node.look(1)
     node.move(1, cpu=2.0)
     assert node.look(1)[1].cpu_ratio is None
 
 
-def test_a_count_that_falls_is_no_use(node: Node) -> None:
+def test_a_decreasing_count_is_ignored(node: Node) -> None:
     node.add(1, cpu=5.0)
     node.look(1)
     node.now += 10
@@ -106,7 +106,7 @@ def test_a_count_that_falls_is_no_use(node: Node) -> None:
     assert node.look(1)[1].cpu_ratio is None
 
 
-def test_a_pid_that_another_process_got_begins_anew(node: Node) -> None:
+def test_a_reused_pid_starts_again(node: Node) -> None:
     node.add(1, cpu=500.0, start=100)
     node.look(1)
     node.now += 10
@@ -117,7 +117,7 @@ def test_a_pid_that_another_process_got_begins_anew(node: Node) -> None:
     assert node.look(1)[1].cpu_ratio == 0.5
 
 
-def test_a_pid_that_another_process_got_in_the_same_folder_begins_anew(node: Node) -> None:
+def test_a_reused_pid_with_the_same_folder_starts_again(node: Node) -> None:
     node.add(1, cpu=500.0, start=100)
     node.look(1)
     node.now += 10
@@ -125,7 +125,7 @@ def test_a_pid_that_another_process_got_in_the_same_folder_begins_anew(node: Nod
     assert node.look(1)[1] == HostUse(None, PAGE_BYTES, BOOTED + 900 / TICKS)
 
 
-def test_one_that_ended_has_no_use(node: Node) -> None:
+def test_an_ended_process_has_no_measurement(node: Node) -> None:
     node.add(1)
     node.add(2)
     node.look(1, 2)
@@ -133,7 +133,7 @@ def test_one_that_ended_has_no_use(node: Node) -> None:
     assert node.look(1, 2).keys() == {2}
 
 
-def test_one_that_was_not_asked_for_meanwhile_begins_anew(node: Node) -> None:
+def test_a_process_that_was_forgotten_starts_again(node: Node) -> None:
     node.add(1, cpu=1.0)
     node.look(1)
     node.look()
@@ -141,7 +141,7 @@ def test_one_that_was_not_asked_for_meanwhile_begins_anew(node: Node) -> None:
     assert node.look(1)[1].cpu_ratio is None
 
 
-def test_a_process_that_is_read_anew_is_still_measured(node: Node) -> None:
+def test_a_process_that_is_read_again_keeps_its_measurement(node: Node) -> None:
     """One in no pod is, once a minute."""
     node.add(1, cpu=1.0)
     node.look(1)
@@ -150,7 +150,7 @@ def test_a_process_that_is_read_anew_is_still_measured(node: Node) -> None:
     assert node.look(1)[1].cpu_ratio == 0.5
 
 
-def test_a_change_of_the_users_costs_no_measurement(node: Node) -> None:
+def test_a_changed_passwd_file_keeps_the_measurements(node: Node) -> None:
     node.add(1, cpu=1.0)
     node.look(1)
     node.now += 10
@@ -161,7 +161,7 @@ def test_a_change_of_the_users_costs_no_measurement(node: Node) -> None:
 
 
 @pytest.mark.parametrize("name", ["a) S 9 9", "(a b)", ") (", "a\nb", "a)"])
-def test_a_name_may_hold_anything(node: Node, name: str) -> None:
+def test_a_name_may_contain_anything(node: Node, name: str) -> None:
     node.add(1, cpu=0.0, pages=9, start=250, name=name)
     assert node.look(1)[1] == HostUse(None, 9 * PAGE_BYTES, BOOTED + 250 / TICKS)
 
@@ -177,7 +177,7 @@ def test_the_boot_time_is_read_again_when_the_clock_was_set(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cpu 1 2\n", "btime\n", "btime soon\n", "btime -5\n", "xbtime 5\n"])
-def test_without_a_boot_time_the_start_is_not_known(node: Node, text: str) -> None:
+def test_without_a_boot_time_the_start_is_unknown(node: Node, text: str) -> None:
     (node.proc / "stat").write_text(text)
     node.add(1, pages=2)
     assert node.look(1)[1] == HostUse(None, 2 * PAGE_BYTES, None)
@@ -185,7 +185,7 @@ def test_without_a_boot_time_the_start_is_not_known(node: Node, text: str) -> No
     assert node.look(1)[1].started_at == BOOTED + 100 / TICKS
 
 
-def test_of_very_many_processes_each_is_measured_in_turn(node: Node) -> None:
+def test_very_many_processes_are_measured_in_turn(node: Node) -> None:
     """To read all of them at every look would cost more than all else that is done for them."""
     pids = range(1, 2 * MOST_MEASURED + 2)
     for pid in pids:
@@ -202,7 +202,7 @@ def test_of_very_many_processes_each_is_measured_in_turn(node: Node) -> None:
     assert {use.cpu_ratio for use in uses.values()} == {0.1, 0.15, 0.3}
 
 
-def test_all_entries_of_a_process_on_several_devices_tell_the_same(node: Node) -> None:
+def test_entries_of_a_process_on_several_devices_agree(node: Node) -> None:
     node.add(1, cpu=1.0, pages=5)
     options = AttributionOptions(node="n1", proc=node.proc, passwd=node.passwd)
     attributor = Attributor(options, clock=lambda: node.now + node.ahead, monotonic=lambda: node.now)
@@ -242,7 +242,7 @@ def test_boot_time_of_this_machine() -> None:
 BUSY = "import sys\nx = bytearray(64 << 20)\nprint('up', flush=True)\nwhile True: pass\n"
 
 
-def test_a_real_process_at_work() -> None:
+def test_a_real_busy_process_is_measured() -> None:
     table = ProcessTable(Path("/proc"), Path("/etc/passwd"))
     before = time.time()
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as child:
@@ -266,7 +266,7 @@ def test_a_real_process_at_work() -> None:
     assert first.started_at == pytest.approx(before, abs=60)
 
 
-def test_a_thread_tells_of_its_process() -> None:
+def test_a_thread_has_the_values_of_its_process() -> None:
     """Some drivers name threads."""
     done = threading.Event()
     found: list[int] = []

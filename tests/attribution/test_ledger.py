@@ -86,7 +86,7 @@ class Node:
         return joules
 
 
-def test_a_counter_that_moves_once_a_minute_is_split_by_the_use_of_that_minute() -> None:
+def test_a_counter_that_changes_once_a_minute_is_split_by_the_use_in_that_minute() -> None:
     node = Node("a", "b")
     for now in range(0, 60, 10):
         node.at(now, 0.0, runs(owner("a")))
@@ -101,7 +101,7 @@ def test_a_counter_that_moves_once_a_minute_is_split_by_the_use_of_that_minute()
     assert node.idle == pytest.approx(30 * WATTS)
 
 
-def test_the_part_of_a_pod_that_ended_before_the_counter_moved_is_idle_energy() -> None:
+def test_the_share_of_a_pod_that_ended_before_the_counter_changed_is_idle_energy() -> None:
     node = Node("a", "b")
     for now in range(0, 60, 10):
         node.at(now, 0.0, runs(owner("a")))
@@ -112,7 +112,7 @@ def test_the_part_of_a_pod_that_ended_before_the_counter_moved_is_idle_energy() 
     assert node.idle == pytest.approx(50 * WATTS)
 
 
-def test_a_pod_does_not_pay_for_the_one_that_had_its_name() -> None:
+def test_a_pod_is_not_charged_for_an_earlier_pod_of_the_same_name() -> None:
     node = Node("a")
     for now in range(0, 60, 10):
         node.at(now, 0.0, runs(owner("a", uid="first")))
@@ -121,7 +121,7 @@ def test_a_pod_does_not_pay_for_the_one_that_had_its_name() -> None:
     assert node.idle == pytest.approx(50 * WATTS)
 
 
-def test_a_counter_that_comes_back_is_split_by_the_use_while_it_was_silent() -> None:
+def test_a_counter_that_returns_is_split_by_the_use_while_it_was_missing() -> None:
     node = Node("x", "y")
     node.at(0, 0.0, runs(owner("x")))
     for now in range(10, 400, 10):
@@ -132,7 +132,7 @@ def test_a_counter_that_comes_back_is_split_by_the_use_while_it_was_silent() -> 
     assert node.idle == pytest.approx(0.0)
 
 
-def test_a_counter_that_stays_away_is_replaced_by_power_and_its_gap_counts_once() -> None:
+def test_a_missing_counter_is_replaced_by_power_and_the_gap_counts_once() -> None:
     node = Node("x", "y")
     node.at(0, 0.0, runs(owner("x")))
     for now in range(10, 601, 10):
@@ -150,7 +150,7 @@ def test_a_counter_that_stays_away_is_replaced_by_power_and_its_gap_counts_once(
     assert node.idle == pytest.approx(0.0)
 
 
-def test_a_silent_counter_is_waited_for_where_there_is_no_power_either() -> None:
+def test_a_missing_counter_without_power_is_waited_for() -> None:
     node = Node("x", "y")
     node.at(0, 0.0, runs(owner("x")), watts=None)
     for now in range(10, 3600, 10):
@@ -160,7 +160,7 @@ def test_a_silent_counter_is_waited_for_where_there_is_no_power_either() -> None
     assert node.energy("y") == pytest.approx(20.0)
 
 
-def test_the_time_in_which_a_device_was_not_read_is_nobodys() -> None:
+def test_time_without_readings_is_not_attributed() -> None:
     node = Node("a")
     node.at(0, 0.0, runs(owner("a")))
     for now in (10, 20, 30):
@@ -172,7 +172,7 @@ def test_the_time_in_which_a_device_was_not_read_is_nobodys() -> None:
     assert node.idle == pytest.approx(40 * WATTS)
 
 
-def test_what_is_kept_until_the_counter_moves_is_no_more_than_the_pods_there_are() -> None:
+def test_pending_shares_are_limited_to_existing_pods() -> None:
     node = Node()
     for number in range(1000):
         node.at(number * 10.0, 5.0, runs(owner(f"job-{number}")))
@@ -189,7 +189,7 @@ STEP = st.tuples(
 
 
 @given(st.lists(STEP, min_size=1, max_size=30))
-def test_pods_and_idle_energy_add_up_to_what_the_counter_tells(
+def test_pods_and_idle_energy_add_up_to_the_counter(
     steps: list[tuple[float, str, float, list[tuple[str, float | None]]]],
 ) -> None:
     node = Node("a", "b", "c")
@@ -221,7 +221,7 @@ def seen(running: list[Process], granted: list[Allocation]) -> DeviceUse:
 
 
 @pytest.mark.parametrize("use", [(0.0, 1.0), (1.0, 0.0), (None, 1.0)])
-def test_who_holds_all_parts_of_a_device_is_at_work_when_it_is_on_any(
+def test_a_container_with_the_whole_device_is_active_on_any_partition(
     use: tuple[float | None, float],
 ) -> None:
     running = [runs(owner("a"), use[0], "part-0"), runs(owner("a"), use[1], "part-1")]
@@ -232,7 +232,7 @@ def test_who_holds_all_parts_of_a_device_is_at_work_when_it_is_on_any(
     assert idle_seconds(ledger, still, key("a"), 3630) == 30
 
 
-def test_who_holds_one_part_is_idle_while_it_works_on_another() -> None:
+def test_a_container_with_one_partition_is_idle_while_it_uses_another() -> None:
     running = [runs(owner("a"), 0.0, "part-0"), runs(owner("a"), 1.0, "part-1")]
     ledger = Ledger()
     for now in (0.0, 60.0):
@@ -249,44 +249,44 @@ def still(uid: str | None) -> DeviceUse:
     return uses([NOT_BUSY], [], [replace(holds("a"), pod_uid=uid)])[GPU.id]
 
 
-def test_idle_time_that_was_kept_goes_on_after_a_restart() -> None:
+def test_stored_idle_time_continues_after_a_restart() -> None:
     ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     assert idle_seconds(ledger, still("uid-1"), key("a"), 100) == 7200
     assert idle_seconds(ledger, still("uid-1"), key("a"), 160) == 7260
 
 
-def test_kept_idle_time_waits_until_it_is_known_which_pod_holds_the_device() -> None:
+def test_stored_idle_time_waits_for_the_pods_uid() -> None:
     ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     ledger.enter({}, [], 100)  # the driver has not answered yet
     assert idle_seconds(ledger, still(None), key("a"), 110) == 0
     assert idle_seconds(ledger, still("uid-1"), key("a"), 120) == 7220
 
 
-def test_kept_idle_time_is_not_given_to_another_pod_of_the_same_name() -> None:
+def test_stored_idle_time_is_not_used_for_another_pod_of_the_same_name() -> None:
     ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     assert idle_seconds(ledger, still("uid-2"), key("a"), 100) == 0
     assert idle_seconds(ledger, still("uid-2"), key("a"), 130) == 30
 
 
-def test_kept_idle_time_ends_when_the_pod_works() -> None:
+def test_stored_idle_time_ends_when_the_pod_is_active() -> None:
     ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     working = uses([GPU], [runs(owner("a", uid="uid-1"))], [replace(holds("a"), pod_uid=None)])[GPU.id]
     assert idle_seconds(ledger, working, key("a"), 100) == 0
     assert idle_seconds(ledger, still("uid-1"), key("a"), 130) == 30
 
 
-def test_kept_idle_time_of_what_is_not_seen_again_soon_is_forgotten() -> None:
+def test_stored_idle_time_expires() -> None:
     ledger = Ledger({key("a"): StoredIdleTime("uid-1", 7200.0)})
     ledger.enter({}, [], 100)
     assert idle_seconds(ledger, still("uid-1"), key("a"), 701) == 0
 
 
-def test_without_a_source_of_pods_the_name_is_enough() -> None:
+def test_without_a_source_of_pods_the_name_identifies_the_pod() -> None:
     ledger = Ledger({key("a"): StoredIdleTime(None, 7200.0)})
     assert idle_seconds(ledger, still(None), key("a"), 100) == 7200
 
 
-def test_a_pod_whose_container_is_not_told_is_at_work() -> None:
+def test_a_pod_with_an_unknown_container_is_active() -> None:
     """Until the kubelet has told the id of a container that has just started, say."""
     ledger = Ledger()
     for now in (0.0, 3600.0):
@@ -296,7 +296,7 @@ def test_a_pod_whose_container_is_not_told_is_at_work() -> None:
     assert ledger.idle_seconds(use, key("b"), 3600) == 3600
 
 
-def test_a_container_in_a_container_of_a_pod_is_the_pods_and_at_work() -> None:
+def test_a_container_inside_a_pods_container_makes_the_pod_active() -> None:
     uid, outer, inner = "0a1b2c3d-0000-4000-8000-000000000001", "c" * 64, "d" * 64
     pod = KubePod(
         uid=uid,
@@ -345,14 +345,14 @@ def balance(ledger: Ledger) -> list[float | None]:
     return [*of_pods, ledger.idle_energy_joules("amd:0"), ledger.idle_energy_joules("amd:1")]
 
 
-def test_energy_of_a_module_is_of_its_dies_in_equal_parts() -> None:
+def test_energy_of_a_module_is_divided_equally_among_its_dies() -> None:
     module = dies(first="S1", second="S1")
     assert balance(a_minute(module, 1.0, 1.0)) == pytest.approx([15_000, 15_000, 0, 0])
     assert balance(a_minute(module, 0.0, 1.0)) == pytest.approx([0, 15_000, 15_000, 0])
     assert balance(a_minute(module[::-1], 0.5, 0.0)) == pytest.approx([7500, 0, 7500, 15_000])
 
 
-def test_chips_of_a_board_are_known_by_its_number_first() -> None:
+def test_chips_of_a_board_are_matched_by_board_id_first() -> None:
     one, other = dies(first="S1", second="S1")
     of_one_board = replace(one, board_id=3, serial="S1"), replace(other, board_id=3, serial="S2")
     assert balance(a_minute(of_one_board, 1.0, 1.0)) == pytest.approx([15_000, 15_000, 0, 0])
@@ -361,9 +361,7 @@ def test_chips_of_a_board_are_known_by_its_number_first() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, None), ("S1", "S2"), ("S1", None)])
-def test_dies_of_which_nobody_knows_that_they_are_one_module_are_left(
-    first: str | None, second: str | None
-) -> None:
+def test_dies_without_a_common_board_get_no_energy(first: str | None, second: str | None) -> None:
     assert balance(a_minute(dies(first=first, second=second), 1.0, 1.0)) == [
         pytest.approx(30_000),
         None,
@@ -372,7 +370,7 @@ def test_dies_of_which_nobody_knows_that_they_are_one_module_are_left(
     ]
 
 
-def test_a_die_that_is_silent_for_a_while_keeps_its_part() -> None:
+def test_a_stale_die_keeps_its_share() -> None:
     one, other = dies(first="S1", second="S1")
     ledger = Ledger()
     for now, stale in ((0, False), (10, False), (20, True), (30, True), (40, False)):
@@ -390,7 +388,7 @@ def test_a_die_that_is_silent_for_a_while_keeps_its_part() -> None:
     assert y + idle_y == pytest.approx(10_000)
 
 
-def test_energy_of_the_time_in_which_nobody_told_of_it_goes_to_who_ran_then() -> None:
+def test_energy_of_a_gap_is_charged_to_the_users_of_that_time() -> None:
     """The die that shows the module's power is silent for an hour; on the other, a pod runs in its last ten
     seconds."""
     one, other = dies(first="S1", second="S1")
@@ -407,7 +405,7 @@ def test_energy_of_the_time_in_which_nobody_told_of_it_goes_to_who_ran_then() ->
     assert sum(joules or 0.0 for joules in idle) + (y or 0.0) == pytest.approx(100.0 * 3600)
 
 
-def test_power_that_moves_to_the_other_die_counts_once() -> None:
+def test_power_reported_by_another_die_counts_once() -> None:
     one, other = dies(first="S1", second="S1")
     ledger = Ledger()
     for now in range(0, 100, 10):

@@ -138,7 +138,7 @@ def test_mounts(name: str) -> None:
     assert location_from_mountinfo("\ufeff" + "\r\n".join([*lines, "no mount", ""])) == expected
 
 
-def test_a_process_in_no_container_is_no_error() -> None:
+def test_a_process_outside_containers_is_no_error() -> None:
     parsed = parse_mountinfo(f"{OVERLAY}\nrubbish\n")
     assert (parsed.containers, parsed.error) == ((), None)
     assert [(r.line, r.reason) for r in parsed.rejected] == [("rubbish", "not_a_mount")]
@@ -203,7 +203,7 @@ ROOTS = st.lists(
 
 
 @given(st.lists(st.tuples(ROOTS, st.sampled_from(["ext4", "cgroup2", "overlay"])), max_size=5))
-def test_never_the_sandbox_layer_or_volume(mounts: list[tuple[str, str]]) -> None:
+def test_ids_of_sandbox_layers_and_volumes_are_ignored(mounts: list[tuple[str, str]]) -> None:
     lines = [mount("/" + root, "/x", kind) for root, kind in mounts]
     place = location_from_mountinfo("\n".join([*lines, SANDBOX, VOLUME, OVERLAY]))
     assert place.container_id != LAYER

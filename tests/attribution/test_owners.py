@@ -90,11 +90,11 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
         (ProcessLocation(), Owner(kind=OwnerKind.USER, name="alice", reason=OUTSIDE)),
     ],
 )
-def test_who_owns_a_process_of_a_place(place: ProcessLocation, owner: Owner) -> None:
+def test_the_owner_follows_from_the_location(place: ProcessLocation, owner: Owner) -> None:
     assert owner_of(at(place), PODS) == owner
 
 
-def test_a_pod_that_nobody_can_name() -> None:
+def test_a_pod_that_is_not_in_the_table() -> None:
     owner = owner_of(at(ProcessLocation(pod_uid="uid-1", container_id="c1")), NO_PODS)
     assert (owner.kind, owner.name, owner.reason) == (
         OwnerKind.POD,
@@ -103,7 +103,7 @@ def test_a_pod_that_nobody_can_name() -> None:
     )
 
 
-def test_who_is_gone_and_who_cannot_be_placed() -> None:
+def test_ended_and_unreadable_processes_have_no_owner() -> None:
     assert owner_of(None, PODS) == GONE
     hidden = at(ProcessLocation(pod_uid="uid-1"), problem=UnattributedReason.CGROUP_HIDDEN)
     assert owner_of(hidden, PODS) == Owner(kind=OwnerKind.UNKNOWN, reason=UnattributedReason.CGROUP_HIDDEN)

@@ -66,7 +66,7 @@ GRANT = {"pod_uid": UID, "container_name": "a", "resource_name": "amd.com/gpu", 
         ("gpu-allocation", "2.5\n", {"ratio": 2.5}),
     ],
 )
-def test_what_is_told(
+def test_parsed_results_are_printed(
     source: str, text: str, told: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert document(source, text, tmp_path, capsys) == {
@@ -81,7 +81,7 @@ def test_what_is_told(
 
 @pytest.mark.parametrize("source", ["proc-cgroup", "proc-mountinfo", "kubelet-checkpoint", "gpu-allocation"])
 @pytest.mark.parametrize("text", ["", "null", "\x00\x01", "[1, 2]"])
-def test_what_is_none_is_an_error(
+def test_other_text_is_an_error(
     source: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = document(source, text, tmp_path, capsys, exit_code=1)

@@ -43,7 +43,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", PARSERS)
 @given(text=st.text(max_size=200))
-def test_any_text_is_answered(name: str, text: str) -> None:
+def test_any_text_gets_a_result(name: str, text: str) -> None:
     parsed = PARSERS[name](text, None)
     json.dumps(plain(parsed), allow_nan=False, ensure_ascii=False).encode()
     told = parsed.containers is not None or parsed.allocations is not None or parsed.ratio is not None
@@ -52,7 +52,7 @@ def test_any_text_is_answered(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("large", LARGE)
 @pytest.mark.parametrize("name", PARSERS)
-def test_a_large_text_is_answered_soon(name: str, large: str) -> None:
+def test_a_large_text_is_parsed_quickly(name: str, large: str) -> None:
     with in_linear_time():
         parsed = PARSERS[name](LARGE[large], None)
     assert len(parsed.rejected) <= 101

@@ -112,7 +112,7 @@ def test_one_entry_with_many_ids(v1: Any) -> None:
     )
 
 
-def test_entries_per_device_and_per_numa_node_are_one_resource_without_doubles(v1: Any) -> None:
+def test_entries_per_device_and_numa_node_are_merged(v1: Any) -> None:
     def entry(resource: str, *ids: str, numa: int) -> Any:
         topology = v1.TopologyInfo(nodes=[v1.NUMANode(ID=numa)])
         return v1.ContainerDevices(resource_name=resource, device_ids=ids, topology=topology)
@@ -172,7 +172,7 @@ def test_claims(v1: Any) -> None:
     )
 
 
-def test_who_holds_nothing_is_left_out(v1: Any) -> None:
+def test_containers_without_devices_are_left_out(v1: Any) -> None:
     empty = v1.ContainerResources(name="sidecar", cpu_ids=[0, 1])
     no_ids = v1.ContainerResources(name="odd", devices=[v1.ContainerDevices(resource_name="nvidia.com/gpu")])
     holder = v1.ContainerResources(
@@ -191,7 +191,7 @@ def test_who_holds_nothing_is_left_out(v1: Any) -> None:
     ]
 
 
-def test_the_older_version_has_the_same_numbers(messages: dict[str, ModuleType]) -> None:
+def test_the_older_version_has_the_same_field_numbers(messages: dict[str, ModuleType]) -> None:
     old: Any = messages["v1alpha1"]
     devices = old.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=["GPU-a"])
     container = old.ContainerResources(name="c", devices=[devices])
@@ -205,7 +205,7 @@ GOOD = b"\x0a\x11\x0a\x01p\x12\x01n\x1a\x09\x0a\x01c\x12\x04\x0a\x00\x12\x00"
 UNKNOWN_FIELDS = b"\x38\x96\x01\x39" + bytes(8) + b"\x3d" + bytes(4) + b"\x3a\x02hi"
 
 
-def test_fields_that_a_later_version_adds_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     held = decode(GOOD)
     assert held[0].containers[0].devices == (ResourceDevices("", ("",)),)
     assert decode(UNKNOWN_FIELDS + GOOD + UNKNOWN_FIELDS) == held
@@ -230,19 +230,19 @@ def test_fields_that_a_later_version_adds_are_passed_over() -> None:
         b'{"podResources": []}',
     ],
 )
-def test_what_is_no_message_is_an_error(message: bytes) -> None:
+def test_malformed_messages_are_errors(message: bytes) -> None:
     with pytest.raises(DecodeError):
         decode(message)
 
 
 @given(st.binary(max_size=400))
-def test_random_bytes_raise_nothing_but_the_error(message: bytes) -> None:
+def test_random_bytes_raise_only_decode_errors(message: bytes) -> None:
     with suppress(DecodeError):
         decode(message)
 
 
 @given(st.data())
-def test_a_damaged_message_raises_nothing_but_the_error(messages: dict[str, ModuleType], data: Any) -> None:
+def test_a_damaged_message_raises_only_decode_errors(messages: dict[str, ModuleType], data: Any) -> None:
     whole = bytearray(data.draw(responses(messages["v1"])).SerializeToString())
     if whole:
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -329,12 +329,12 @@ def claimed_as_held(claimed: Any) -> ClaimDevice:
 
 
 @given(st.data())
-def test_a_message_says_what_googles_library_reads_in_it(messages: dict[str, ModuleType], data: Any) -> None:
+def test_the_decoder_agrees_with_googles_library(messages: dict[str, ModuleType], data: Any) -> None:
     response = data.draw(responses(messages["v1"]))
     assert decode(response.SerializeToString()) == as_held(response)
 
 
-def test_what_a_real_kubelet_listed(v1: Any, captures: Path) -> None:
+def test_a_response_of_a_real_kubelet_is_decoded(v1: Any, captures: Path) -> None:
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - for this test only
 
     document = json.loads((captures / "k8s" / "podresources_list_1gpu.json").read_text())
@@ -400,9 +400,7 @@ def test_five_megabytes_over_the_socket(v1: Any, socket_path: str) -> None:
         assert [pod.name for pod in PodResourcesClient(socket_path, PATIENCE).list()] == ["pod-0"]
 
 
-def test_a_kubelet_that_knows_only_the_older_version(
-    messages: dict[str, ModuleType], socket_path: str
-) -> None:
+def test_a_kubelet_with_only_the_older_version(messages: dict[str, ModuleType], socket_path: str) -> None:
     asked: list[str] = []
 
     def list_(version: str) -> bytes:
@@ -422,7 +420,7 @@ def test_a_kubelet_that_knows_only_the_older_version(
     assert asked[2:] == ["v1"]
 
 
-def test_a_kubelet_that_went_back_is_found_again_at_the_second_try(
+def test_a_downgraded_kubelet_is_found_at_the_second_call(
     messages: dict[str, ModuleType], socket_path: str
 ) -> None:
     client = PodResourcesClient(socket_path, PATIENCE)
@@ -434,12 +432,12 @@ def test_a_kubelet_that_went_back_is_found_again_at_the_second_try(
     assert client.version == "v1alpha1"
 
 
-def test_a_server_that_has_neither(socket_path: str) -> None:
+def test_a_server_with_neither_version(socket_path: str) -> None:
     with kubelet(socket_path):
         assert failure(PodResourcesClient(socket_path, PATIENCE)) is UnaryReason.UNIMPLEMENTED
 
 
-def test_an_answer_that_is_no_message(socket_path: str) -> None:
+def test_a_malformed_response(socket_path: str) -> None:
     client = PodResourcesClient(socket_path, PATIENCE)
     with kubelet(socket_path, v1=lambda: b"<html>"):
         assert failure(client) is UnaryReason.BAD_ANSWER

@@ -68,13 +68,13 @@ def test_a_name_cannot_pass_for_another_line(node: Node, end: str, uid: str) -> 
     assert [user for _, user in node.named(1)] == ["alice"]
 
 
-def test_the_place_comes_from_the_cgroup(node: Node) -> None:
+def test_the_location_comes_from_the_cgroup(node: Node) -> None:
     node.add(1, "train", cgroup=IN_POD)
     place = node.look_up(1)[1].location
     assert (place.pod_uid, place.container_id) == (POD, CONTAINER)
 
 
-def test_a_hidden_cgroup_sends_to_the_mounts(node: Node) -> None:
+def test_a_hidden_cgroup_falls_back_to_the_mounts(node: Node) -> None:
     folder = node.add(1, "train", cgroup="0::/\n")
     (folder / "mountinfo").write_text(MOUNTS)
     assert node.look_up(1)[1].location.pod_uid == POD
@@ -88,7 +88,7 @@ def test_no_cgroup_file_is_a_hidden_cgroup(node: Node) -> None:
     assert node.look_up(1)[1].problem is UnattributedReason.CGROUP_HIDDEN
 
 
-def test_a_cgroup_that_may_not_be_read_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_cgroup_is_no_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the kernel denies it to an agent that is not root; whoever runs the tests may be."""
     node.add(1, "train")
     really = os.open
@@ -102,11 +102,11 @@ def test_a_cgroup_that_may_not_be_read_says_so(node: Node, monkeypatch: pytest.M
     assert node.look_up(1)[1].problem is UnattributedReason.NO_PERMISSION
 
 
-def test_a_process_that_ended_is_not_there(node: Node) -> None:
+def test_an_ended_process_is_not_found(node: Node) -> None:
     assert node.look_up(99) == {}
 
 
-def test_of_a_known_process_only_its_stat_is_read_again(node: Node) -> None:
+def test_only_the_stat_of_a_known_process_is_read_again(node: Node) -> None:
     node.add(1, "train", cgroup=IN_POD)
     first = node.look_up(1)[1]
     for file in (node.proc / "1").iterdir():  # in place: the folder itself stays as it is
@@ -116,7 +116,7 @@ def test_of_a_known_process_only_its_stat_is_read_again(node: Node) -> None:
     assert node.look_up(1)[1] is first
 
 
-def test_what_is_told_is_the_same_object_until_a_process_changes(node: Node) -> None:
+def test_the_result_is_the_same_object_until_a_process_changes(node: Node) -> None:
     node.add(1, "train", cgroup=IN_POD)
     node.add(2, "serve", cgroup=IN_POD)
     first = node.look_up(1, 2, 99)
@@ -127,12 +127,12 @@ def test_what_is_told_is_the_same_object_until_a_process_changes(node: Node) -> 
     assert node.look_up(1, 2) == first
 
 
-def test_without_a_proc_folder_nothing_is_there(tmp_path: Path) -> None:
+def test_without_a_proc_folder_nothing_is_found(tmp_path: Path) -> None:
     table = ProcessTable(tmp_path / "proc", tmp_path / "passwd", monotonic=lambda: 0.0)
     assert table.look_up([1]) == {}
 
 
-def test_a_process_in_no_pod_is_looked_at_again_after_a_while(node: Node) -> None:
+def test_a_process_outside_pods_is_read_again_after_a_while(node: Node) -> None:
     node.add(1, "train", cgroup=ON_HOST)
     assert node.look_up(1)[1].location.unit == "nvidia-persistenced.service"
     (node.proc / "1/cgroup").write_text(IN_POD)
@@ -140,7 +140,7 @@ def test_a_process_in_no_pod_is_looked_at_again_after_a_while(node: Node) -> Non
     assert node.look_up(1)[1].location.pod_uid == POD
 
 
-def test_a_pid_that_another_process_got_is_never_taken_for_the_old_one(node: Node) -> None:
+def test_a_reused_pid_is_not_mistaken_for_the_old_process(node: Node) -> None:
     node.add(1, "train", 1000, start=100, cgroup=IN_POD)
     node.look_up(1)
     node.add(1, "serve", 0, start=200, cgroup=OTHER_POD)
@@ -149,14 +149,14 @@ def test_a_pid_that_another_process_got_is_never_taken_for_the_old_one(node: Nod
     assert host.location.pod_uid == POD.replace("11111111", "99999999")
 
 
-def test_what_was_not_there_is_looked_for_again_soon(node: Node) -> None:
+def test_a_missing_process_is_looked_up_again_soon(node: Node) -> None:
     assert node.look_up(1) == {}
     node.add(1, "train")
     node.now += 10
     assert node.named(1) == [("train", "alice")]
 
 
-def test_a_change_of_the_users_is_seen(node: Node) -> None:
+def test_a_changed_passwd_file_is_read_again(node: Node) -> None:
     node.add(1, "train", 1000)
     node.look_up(1)
     node.passwd.write_text("bob:x:1000:1000::/:/bin/sh\n")
@@ -164,7 +164,7 @@ def test_a_change_of_the_users_is_seen(node: Node) -> None:
     assert node.named(1) == [("train", "bob")]
 
 
-def test_without_a_list_of_users_the_uid_stands(node: Node) -> None:
+def test_without_a_passwd_file_the_uid_is_shown(node: Node) -> None:
     node.passwd.unlink()
     node.add(1, "train", 1000)
     assert node.named(1) == [("train", "1000")]
@@ -172,7 +172,7 @@ def test_without_a_list_of_users_the_uid_stands(node: Node) -> None:
 
 @pytest.mark.parametrize("file", ["stat", "status"])
 @pytest.mark.parametrize("text", ["", "garbage", "1 (x) S 0", "Name:\nUid:\n", "Uid:\tmany\n"])
-def test_a_half_written_process_is_as_good_as_ended(node: Node, file: str, text: str) -> None:
+def test_an_incomplete_process_counts_as_ended(node: Node, file: str, text: str) -> None:
     (node.add(1, "train") / file).write_text(text)
     assert node.look_up(1) == {}
 

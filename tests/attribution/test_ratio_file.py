@@ -68,7 +68,7 @@ def test_a_ratio(text: str, ratio: float) -> None:
         ("9" * 5000, "5000 characters"),
     ],
 )
-def test_anything_else_is_one_clear_line(text: str, said: str) -> None:
+def test_anything_else_is_an_error_of_one_line(text: str, said: str) -> None:
     with pytest.raises(RatioError, match=re.escape(said)) as raised:
         parse_ratio(text)
     line = str(raised.value)
@@ -87,7 +87,7 @@ def test_every_decimal_is_read_as_written(number: object) -> None:
 
 
 @given(st.one_of(st.text(max_size=12), st.text(alphabet="0123456789.,-+e \n\r\t", max_size=12)))
-def test_a_ratio_or_an_error_for_people(text: str) -> None:
+def test_any_text_is_a_ratio_or_an_error(text: str) -> None:
     parsed = parse_gpu_allocation(text)
     if parsed.error is None:
         assert parsed.ratio is not None

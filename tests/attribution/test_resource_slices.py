@@ -86,14 +86,14 @@ def found(document: dict[str, Any], name: str, *, driver: str = DRIVER, pool: st
         ({}, UNRESOLVED),
     ],
 )
-def test_attributes_tell_the_device(attributes: dict[str, Any], expected: Resolved) -> None:
+def test_attributes_identify_the_device(attributes: dict[str, Any], expected: Resolved) -> None:
     current = {"name": "gpu-0", "attributes": attributes}
     older = {"name": "gpu-0", "basic": {"attributes": attributes, "capacity": {}}}
     for document in (current, older):
         assert found(published([document]), "gpu-0") == expected
 
 
-def test_a_part_of_an_amd_gpu_has_the_address_of_the_whole() -> None:
+def test_a_partition_of_an_amd_gpu_has_the_address_of_the_gpu() -> None:
     attributes = {
         "type": {"string": "amdgpu-partition"},
         "resource.kubernetes.io/pciBusID": {"string": "0000:83:00.0"},
@@ -103,7 +103,7 @@ def test_a_part_of_an_amd_gpu_has_the_address_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("attribute", ["uuid", "parentUUID"])
-def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_driver(attribute: str) -> None:
+def test_the_driver_selects_the_vendor_of_an_ambiguous_name(attribute: str) -> None:
     twins = DeviceIndex(
         Device(vendor=vendor, id=f"{vendor.value}:x", uuid=GPU)
         for vendor in (Vendor("nvidia"), Vendor("amd"))
@@ -112,14 +112,14 @@ def test_what_devices_of_two_vendors_are_called_is_told_apart_by_the_driver(attr
     assert device_for(ClaimDevice(DRIVER, POOL, "gpu-0"), slices, twins) == Resolved("nvidia:x")
 
 
-def test_a_slice_is_known_by_its_uid_and_a_generation_that_is_left_out_is_the_first() -> None:
+def test_a_slice_has_a_uid_and_the_default_generation_is_0() -> None:
     document = published([])
     del document["spec"]["pool"]["generation"]
     decoded = decode_slice(document)
     assert (decoded.uid, decoded.generation) == (document["metadata"]["uid"], 0)
 
 
-def test_names_are_of_their_driver_and_pool() -> None:
+def test_names_are_unique_per_driver_and_pool() -> None:
     document = published([device("gpu-0", uuid={"string": GPU})])
     assert found(document, "gpu-0").device
     assert found(document, "gpu-1") == UNRESOLVED
@@ -129,7 +129,7 @@ def test_names_are_of_their_driver_and_pool() -> None:
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-def test_only_the_newest_generation_of_a_pool_counts(newest_first: bool) -> None:
+def test_only_the_newest_generation_of_a_pool_is_used(newest_first: bool) -> None:
     slices = [
         decode_slice(published([device("gpu-0", uuid={"string": "GPU-old"}), device("gpu-9")], generation=9)),
         decode_slice(published([device("gpu-0", uuid={"string": GPU})], generation=10)),
@@ -157,20 +157,20 @@ def test_only_the_newest_generation_of_a_pool_counts(newest_first: bool) -> None
         {"metadata": {"uid": "u"}, "spec": {"driver": "d", "pool": {"name": "p", "generation": "1"}}},
     ],
 )
-def test_what_is_no_slice_is_an_error(document: object) -> None:
+def test_a_malformed_slice_is_an_error(document: object) -> None:
     with pytest.raises(DecodeError):
         decode_slice(document)
 
 
 @pytest.mark.parametrize("devices", [None, {}, ["gpu-0"], [{}], [{"name": 1}], [None]])
-def test_devices_that_are_none_are_left_out(devices: object) -> None:
+def test_malformed_devices_are_left_out(devices: object) -> None:
     document = published([])
     document["spec"]["devices"] = devices
     assert decode_slice(document).devices == ()
 
 
 @pytest.mark.parametrize("attributes", [None, [], "uuid", {"uuid": []}])
-def test_attributes_that_are_none_tell_nothing(attributes: object) -> None:
+def test_malformed_attributes_are_ignored(attributes: object) -> None:
     one = decode_slice(published([{"name": "gpu-0", "attributes": attributes, "basic": 1}]))
     assert one.devices == (PublishedDevice("gpu-0"),)
 

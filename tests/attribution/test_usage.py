@@ -76,7 +76,7 @@ def collections(draw: st.DrawFn) -> tuple[list[Device], list[Process], list[Allo
 
 
 @given(collections())
-def test_memory_of_pods_and_unattributed_less_the_surplus_is_what_is_used(
+def test_memory_of_pods_and_unattributed_minus_surplus_equals_used(
     node: tuple[list[Device], list[Process], list[Allocation]],
 ) -> None:
     devices, running, granted = node
@@ -101,7 +101,7 @@ def test_memory_of_pods_and_unattributed_less_the_surplus_is_what_is_used(
 
 
 @given(st.lists(collections(), min_size=2, max_size=6), st.data())
-def test_what_is_added_to_pods_and_idle_energy_is_what_the_device_used(
+def test_pods_and_idle_energy_get_what_the_device_used(
     nodes: list[tuple[list[Device], list[Process], list[Allocation]]], data: st.DataObject
 ) -> None:
     ledger = Ledger()
@@ -189,13 +189,13 @@ P1, P2, USER, GONE = OWNERS[0], OWNERS[2], OWNERS[8], OWNERS[10]
         pytest.param([on_gpu(USER, memory_bytes=3)], [holds("p1")], [], id="somebody else's"),
     ],
 )
-def test_shares_of_use(running: list[Process], granted: list[Allocation], expected: list[float]) -> None:
+def test_fractions_of_use(running: list[Process], granted: list[Allocation], expected: list[float]) -> None:
     shares = use_fractions(use_of(GPU, running, granted))
     assert shares is not None
     assert [round(share, 9) for share in shares.values()] == expected
 
 
-def test_figures_of_processes_add_up_column_by_column() -> None:
+def test_values_of_processes_are_added_up() -> None:
     measured = UsageSum()
     assert (measured.is_active, measured.memory_bytes) == (None, None)
     one = Process(
@@ -215,7 +215,7 @@ def test_figures_of_processes_add_up_column_by_column() -> None:
     assert UsageSum(decoder=0.0).is_active is False
 
 
-def test_what_is_nobodys_pod_is_told_with_its_reason() -> None:
+def test_unattributed_use_has_a_reason() -> None:
     use = use_of(
         Device(vendor=Vendor("nvidia"), id="nvidia:a"),
         [on_gpu(owner, memory_bytes=7, use=0.25) for owner in OWNERS[6:]],
@@ -231,7 +231,7 @@ def test_a_pod_of_which_only_the_uid_is_known_has_no_name() -> None:
     assert use.uids == {UsageKey("nvidia:a", "", "", "", ""): "p"}
 
 
-def test_energy_by_power_where_the_device_has_no_counter() -> None:
+def test_energy_comes_from_power_without_a_counter() -> None:
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
     for at in (0.0, 10.0, 20.0):
         device = replace(GPU, power_watts=100.0, read_at=at)
@@ -241,7 +241,7 @@ def test_energy_by_power_where_the_device_has_no_counter() -> None:
 
 
 @pytest.mark.parametrize(("gap", "joules"), [(600.0, 60_000.0), (601.0, 0.0)])
-def test_power_tells_nothing_of_a_long_time_without_a_reading(gap: float, joules: float) -> None:
+def test_power_is_not_extrapolated_over_a_long_gap(gap: float, joules: float) -> None:
     ledger = Ledger()
     for at, stale in ((0.0, False), (gap / 2, True), (gap, False)):
         device = replace(GPU, power_watts=None if stale else 100.0, read_at=0.0 if stale else at, stale=stale)
@@ -249,7 +249,7 @@ def test_power_tells_nothing_of_a_long_time_without_a_reading(gap: float, joules
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(joules)
 
 
-def test_power_counts_also_where_collections_are_far_apart() -> None:
+def test_power_counts_if_collections_are_far_apart() -> None:
     ledger = Ledger()
     for at in (0.0, 3600.0, 7200.0):
         ledger.enter({"nvidia:a": use_of(replace(GPU, power_watts=100.0, read_at=at))}, [], at)
@@ -263,7 +263,7 @@ def test_energy_by_power_does_not_follow_a_clock_that_is_set() -> None:
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(4000.0)
 
 
-def test_a_counter_that_is_silent_for_a_moment_adds_nothing_for_it() -> None:
+def test_a_missing_counter_adds_nothing() -> None:
     ledger = Ledger()
     for at, joules in ((0.0, 100.0), (10.0, None), (20.0, 150.0)):
         device = replace(GPU, power_watts=7.0, energy_joules=joules, read_at=at)
@@ -271,7 +271,7 @@ def test_a_counter_that_is_silent_for_a_moment_adds_nothing_for_it() -> None:
     assert ledger.idle_energy_joules("nvidia:a") == pytest.approx(50.0)
 
 
-def test_what_was_used_while_nobody_could_look_is_idle_energy() -> None:
+def test_energy_used_without_readings_is_idle_energy() -> None:
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
 
     def enter(joules: float | None, at: float) -> None:
@@ -286,7 +286,7 @@ def test_what_was_used_while_nobody_could_look_is_idle_energy() -> None:
     assert (ledger.energy_joules(key), ledger.idle_energy_joules("nvidia:a")) == (50.0, 200.0)
 
 
-def test_a_pod_that_is_gone_takes_its_energy_along_and_one_that_pauses_does_not() -> None:
+def test_energy_of_a_removed_pod_is_dropped_and_that_of_a_paused_one_is_kept() -> None:
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
 
     def enter(joules: float, running: list[Process], pods: list[tuple[str, str]]) -> None:
@@ -308,7 +308,7 @@ def idle(ledger: Ledger, device: Device, running: list[Process], at: float) -> f
     return ledger.idle_seconds(use, UsageKey("nvidia:a", "", "ns", "p1", "main"), at)
 
 
-def test_idle_seconds_count_from_the_last_work() -> None:
+def test_idle_seconds_count_from_the_last_activity() -> None:
     ledger = Ledger()
     still = replace(GPU, utilization_ratio=0.0)
     assert idle(ledger, still, [], 100) == 0
@@ -321,14 +321,14 @@ def test_idle_seconds_count_from_the_last_work() -> None:
     assert idle(ledger, GPU, [on_gpu(P1, memory_bytes=1)], 200) == 0  # a driver that measures no processes
 
 
-def test_a_holder_whose_processes_nobody_sees_works_when_the_device_does() -> None:
+def test_a_container_without_visible_processes_is_active_when_the_device_is() -> None:
     ledger = Ledger()
     assert idle(ledger, GPU, [on_gpu(GONE)], 10) == 0
     assert idle(ledger, GPU, [on_gpu(GONE)], 20) == 0
     assert idle(ledger, replace(GPU, utilization_ratio=0.0), [], 30) == 10
 
 
-def test_idle_seconds_are_absent_where_nobody_can_tell() -> None:
+def test_idle_seconds_are_absent_if_activity_is_unknown() -> None:
     assert idle(Ledger(), replace(GPU, utilization_ratio=None), [], 10) is None
     two_hold_it = use_of(GPU, [on_gpu(GONE, use=0.5)], [holds("p1"), holds("p2")])
     ledger = Ledger()
@@ -336,7 +336,7 @@ def test_idle_seconds_are_absent_where_nobody_can_tell() -> None:
     assert ledger.idle_seconds(two_hold_it, UsageKey("nvidia:a", "", "ns", "p1", "main"), 20) is None
 
 
-def test_a_pod_that_takes_the_name_of_another_begins_anew() -> None:
+def test_a_pod_with_the_name_of_another_starts_at_zero() -> None:
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
 
     def enter(uid: str, joules: float) -> DeviceUse:
@@ -358,7 +358,7 @@ def test_a_pod_that_takes_the_name_of_another_begins_anew() -> None:
     assert ledger.energy_joules(key) == 0
 
 
-def test_where_nobody_tells_of_use_pods_have_no_energy() -> None:
+def test_without_utilization_pods_have_no_energy() -> None:
     """As of a GPU that is cut into instances: neither its own nor its processes' use is told."""
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
     for joules in (0.0, 10.0, 20.0):

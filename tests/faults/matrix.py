@@ -1,7 +1,7 @@
-"""What can break around an agent, as data: what stays right then, what is counted, how soon all is well.
+"""Faults around an agent, as data: what keeps working, what is counted, and how soon the agent recovers.
 
-`breaks.py` knows how each is brought about, `test_fault_matrix.py` runs a real agent through each, and
-`reference.py` makes docs/faults.md of them.
+`breaks.py` injects them, `test_fault_matrix.py` runs a real agent through each, and `reference.py` makes
+docs/faults.md.
 """
 
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ class Part(StrEnum):
 
 
 class Site(StrEnum):
-    """What the agent runs on while it is broken."""
+    """The simulated node of the agent."""
 
     LIBRARY = "four GPUs, read through their library"
     TOOL = "four GPUs, read through their tool"
     PODS = "two GPUs that pods share, with an API server and a kubelet"
     ONE_PID = "a GPU on which two pods get the same pid one after the other"
     NODE_OBJECT = "an agent that writes the Node's annotation"
-    FEATURE_FILE = "an agent that writes a file for Node Feature Discovery, on a disk of its own"
-    TLS = "an agent that speaks TLS and wants a token"
+    FEATURE_FILE = "an agent that writes a file for Node Feature Discovery, on a separate disk"
+    TLS = "an agent with TLS and a token"
 
 
 class Stale(StrEnum):
-    """Which devices cannot be read meanwhile."""
+    """Which devices cannot be read during the fault."""
 
     NONE = "none"
     ONE = "one"
-    SOME = "some"  # which is chance: what arrived whole counts
+    SOME = "some"  # depends on chance
     ALL = "all"
 
 
@@ -46,23 +46,23 @@ class Fault:
     part: Part
     broken: str
     stays: str
-    # Series that rise, with alternatives for names and labels. Without any, `told` says how it shows.
+    # Series that increase, with alternatives for names and labels. Without any, `told` describes the effect.
     counted: tuple[str, ...] = ()
     told: str = ""
-    # How soon all is fresh again on an idle machine: by collections or, where pauses between attempts, looks
-    # at files, patience with a tool or a start decide, by seconds.
+    # Time to recover on an idle machine: in collections, or in seconds if backoff, polling of files, a tool's
+    # timeout or a start determine it.
     collections: int = 0
     seconds: float = 0.0
     site: Site = Site.LIBRARY
     stale: Stale = Stale.NONE
-    pods_stay: bool = True  # False: who uses what cannot be told, or has changed
+    pods_stay: bool = True  # False: attribution is unknown or changes
     probed: bool = True  # False: the agent itself ends
-    lost: bool = False  # True: what is stale is known to be gone, and does not merely keep silent
-    untouched: bool = False  # True: what is damaged leaves a device of which nothing is missing
-    answer_seconds: float = 2.0  # for `/healthz` and `/metrics` all the while
-    refused_seconds: float = 0.0  # for so long, from the first time on, who comes new may be told 503
+    lost: bool = False  # True: stale devices are reported as lost
+    untouched: bool = False  # True: at least one device is complete
+    answer_seconds: float = 2.0  # for `/healthz` and `/metrics` during the fault
+    refused_seconds: float = 0.0  # how long new clients may get 503
     needs_root: bool = False
-    shown_by: tuple[str, ...] = ()  # tests that look closer: path::name
+    shown_by: tuple[str, ...] = ()  # further tests: path::name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +110,17 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("timeout"),
         collections=3,
         stale=Stale.ONE,
-        shown_by=(_RUNNER + "test_a_hung_device_alone_goes_stale_and_is_not_asked_until_it_returns",),
+        shown_by=(_RUNNER + "test_only_the_hung_device_is_stale_and_it_is_not_read_until_its_call_returns",),
     ),
     Fault(
         name="library-hangs",
         part=Part.DRIVER,
         broken="every call of the driver's library blocks",
-        stays="the page, with the devices' identity; `/readyz` is 503 where no driver answers",
+        stays="the page, with the devices' identity; `/readyz` is 503 if no driver responds",
         counted=_reader("timeout"),
         collections=3,
         stale=Stale.ALL,
-        shown_by=(_RUNNER + "test_a_library_that_blocks_everything_does_not_use_up_a_deadline_per_device",),
+        shown_by=(_RUNNER + "test_a_blocked_library_costs_one_deadline_per_pass",),
     ),
     Fault(
         name="device-lost",
@@ -136,15 +136,15 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="device-vanishes",
         part=Part.DRIVER,
-        broken="the driver no longer lists a device, and the numbers of the others move up",
+        broken="the driver no longer lists a device, and the numbers of the others change",
         stays="the other devices under their own ids; the device is shown as lost",
         told="`accelscope_reader_devices_seen` falls below `accelscope_reader_devices_expected`",
         collections=3,
         stale=Stale.ONE,
         lost=True,
         shown_by=(
-            _AGENT + "test_a_device_that_is_no_longer_enumerated_is_lost",
-            _AGENT + "test_a_lost_device_and_one_that_vanishes_are_two",
+            _AGENT + "test_a_device_that_is_no_longer_listed_is_lost",
+            _AGENT + "test_a_lost_device_and_a_missing_device_are_counted_separately",
         ),
     ),
     Fault(
@@ -168,8 +168,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="mig-changes",
         part=Part.DRIVER,
-        broken="a GPU is cut into MIG instances, and made whole again",
-        stays="all devices; instances are there from the next collection and gone from it",
+        broken="MIG instances of a GPU are created and removed",
+        stays="all devices; the next collection shows the change",
         told="partitions of the device on the page",
         collections=2,
         shown_by=(
@@ -181,7 +181,7 @@ MATRIX: tuple[Fault, ...] = (
         name="tool-hangs",
         part=Part.TOOL,
         broken="the driver's tool does not return",
-        stays="the page, with the devices' identity; the tool is killed with all that it started",
+        stays="the page, with the devices' identity; the tool and its children are killed",
         counted=_reader("tool_timeout|timeout"),
         collections=5,
         site=Site.TOOL,
@@ -192,7 +192,7 @@ MATRIX: tuple[Fault, ...] = (
         name="tool-killed",
         part=Part.TOOL,
         broken="the tool is killed while it prints",
-        stays="the page, with the devices' identity; half an answer is none",
+        stays="the page, with the devices' identity; incomplete output is discarded",
         counted=_reader("tool_killed"),
         collections=3,
         site=Site.TOOL,
@@ -203,7 +203,7 @@ MATRIX: tuple[Fault, ...] = (
         name="tool-lingers",
         part=Part.TOOL,
         broken="the tool closes its output and does not end, nor do its children",
-        stays="the page, with the devices' identity; it may take a second to end, then nothing of it stays",
+        stays="the page, with the devices' identity; the tool has a second to end, then it is killed",
         counted=_reader("tool_timeout|timeout"),
         seconds=3,
         site=Site.TOOL,
@@ -217,7 +217,7 @@ MATRIX: tuple[Fault, ...] = (
         name="tool-truncated",
         part=Part.TOOL,
         broken="the tool's output ends in the middle",
-        stays="what arrived whole; nothing is lost that was only cut off",
+        stays="complete devices; the others are stale, not lost",
         counted=('accelscope_reader_errors_total|accelscope_reader_rejected_values_total{vendor="nvidia"}',),
         collections=3,
         site=Site.TOOL,
@@ -238,8 +238,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="tool-not-utf8",
         part=Part.TOOL,
-        broken="the tool's output holds bytes that are not UTF-8",
-        stays="what is not damaged; the ids of all devices",
+        broken="the tool's output contains bytes that are not UTF-8",
+        stays="undamaged values; the ids of all devices",
         counted=('accelscope_reader_errors_total|accelscope_reader_rejected_values_total{vendor="nvidia"}',),
         collections=3,
         site=Site.TOOL,
@@ -275,7 +275,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="tool-missing",
         part=Part.TOOL,
-        broken="the tool's file is gone, and there again",
+        broken="the tool's file is removed and restored",
         stays="the page, with the devices' identity",
         counted=_reader("driver_absent"),
         collections=3,
@@ -287,42 +287,42 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="proc-race",
         part=Part.PROCESS,
-        broken="processes end between the driver's list and the look into `/proc`, or in the middle of it",
-        stays="all devices and their memory; what those processes use is nobody's, with the reason",
+        broken="processes end between the driver's list and the read of `/proc`, or during it",
+        stays="all devices and their memory; the use of these processes is `unattributed`, with the reason",
         counted=('accelerator_unattributed_processes{reason="process_gone"}',),
         collections=10,
         site=Site.PODS,
         pods_stay=False,
         shown_by=(
-            _PROCESSES + "test_a_process_that_ended_is_not_there",
-            _PROCESSES + "test_a_half_written_process_is_as_good_as_ended",
+            _PROCESSES + "test_an_ended_process_is_not_found",
+            _PROCESSES + "test_an_incomplete_process_counts_as_ended",
         ),
     ),
     Fault(
         name="pid-reuse",
         part=Part.PROCESS,
         broken="a process of another pod gets the pid of one that ended",
-        stays="it is never taken for the old pod's",
-        told="the new pod's name, as soon as the API server has told it",
+        stays="the process is not attributed to the old pod",
+        told="the new pod's name, once the API server has sent it",
         collections=5,
         site=Site.ONE_PID,
         pods_stay=False,
         shown_by=(
-            _PODS + "test_a_pod_that_ends_is_gone_from_the_next_page_and_its_pid_is_never_another_pods",
-            _PROCESSES + "test_a_pid_that_another_process_got_is_never_taken_for_the_old_one",
+            _PODS + "test_a_pod_that_ends_disappears_and_its_reused_pid_is_not_attributed_to_it",
+            _PROCESSES + "test_a_reused_pid_is_not_mistaken_for_the_old_process",
         ),
     ),
     # Kubernetes
     Fault(
         name="kubelet-restarts",
         part=Part.KUBERNETES,
-        broken="the kubelet's socket is gone, and there again",
-        stays="all devices; who holds what stands for 60 s",
+        broken="the kubelet's socket is removed and created again",
+        stays="all devices; allocations stay for 60 s",
         counted=_source("pod-resources", "no_socket"),
         collections=3,
         site=Site.PODS,
         shown_by=(
-            _PODS + "test_a_kubelet_that_restarts_is_asked_again",
+            _PODS + "test_a_restarted_kubelet_is_called_again",
             _UNARY + "test_a_server_that_comes_back_is_found_again",
         ),
     ),
@@ -330,7 +330,7 @@ MATRIX: tuple[Fault, ...] = (
         name="kubelet-gone-socket-left",
         part=Part.KUBERNETES,
         broken="the kubelet's socket is there, and nobody serves it",
-        stays="all devices; who holds what stands for 60 s",
+        stays="all devices; allocations stay for 60 s",
         counted=_source("pod-resources", "refused"),
         collections=3,
         site=Site.PODS,
@@ -340,7 +340,7 @@ MATRIX: tuple[Fault, ...] = (
         name="kubelet-hangs",
         part=Part.KUBERNETES,
         broken="the kubelet takes the connection and says nothing",
-        stays="all devices; who holds what stands for 60 s",
+        stays="all devices; allocations stay for 60 s",
         counted=_source("pod-resources", "timeout"),
         seconds=5,
         site=Site.PODS,
@@ -358,7 +358,7 @@ MATRIX: tuple[Fault, ...] = (
         seconds=8,
         site=Site.PODS,
         shown_by=(
-            _PODS + "test_an_api_server_that_is_away_costs_nothing_that_is_known",
+            _PODS + "test_known_pods_stay_while_the_api_server_is_unreachable",
             _WATCH + "test_while_it_is_down_the_last_known_stay",
             _WATCH + "test_the_pauses_grow_to_a_minute",
         ),
@@ -366,7 +366,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-cuts",
         part=Part.KUBERNETES,
-        broken="the API server ends every connection in the middle of an answer",
+        broken="the API server closes every connection during a response",
         stays="all devices; pods known so far",
         counted=_source("pods", "unreachable|bad_answer"),
         seconds=8,
@@ -379,20 +379,20 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-slow",
         part=Part.KUBERNETES,
-        broken="the API server takes requests and does not answer",
+        broken="the API server accepts requests and does not respond",
         stays="all devices; pods known so far",
         counted=_source("pods", "timeout"),
         seconds=8,
         site=Site.PODS,
         shown_by=(
             _CLIENT + "TestReach::test_who_does_not_answer_in_time",
-            _ANNOTATION + "test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it",
+            _ANNOTATION + "test_a_hanging_server_delays_neither_collections_nor_stopping",
         ),
     ),
     Fault(
         name="api-server-401",
         part=Part.KUBERNETES,
-        broken="the API server no longer takes the token, until there is a new one",
+        broken="the API server rejects the token until there is a new one",
         stays="all devices; pods known so far; a new token is tried within a second",
         counted=_source("pods", "unauthorized"),
         seconds=5,
@@ -402,8 +402,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-403",
         part=Part.KUBERNETES,
-        broken="the API server forbids it, until a token with the right is there",
-        stays="all devices; pods known so far; without a new token it asks more and more seldom",
+        broken="the API server forbids the request until there is a token with permission",
+        stays="all devices; pods known so far; without a new token it backs off",
         counted=_source("pods", "forbidden"),
         seconds=5,
         site=Site.PODS,
@@ -412,8 +412,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-410",
         part=Part.KUBERNETES,
-        broken="the API server has forgotten the version that the watch goes on from",
-        stays="all devices; all pods, listed anew",
+        broken="the API server no longer has the version from which the watch continues",
+        stays="all devices; all pods, listed again",
         counted=_source("pods", "gone"),
         seconds=5,
         site=Site.PODS,
@@ -425,8 +425,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-429",
         part=Part.KUBERNETES,
-        broken="the API server asks to come back later",
-        stays="all devices; pods known so far; it is left in peace as long as it says",
+        broken="the API server responds with Retry-After",
+        stays="all devices; pods known so far; the agent waits that long",
         counted=_source("pods", "throttled"),
         seconds=8,
         site=Site.PODS,
@@ -435,7 +435,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-500",
         part=Part.KUBERNETES,
-        broken="the API server answers with errors of its own",
+        broken="the API server responds with 5xx",
         stays="all devices; pods known so far",
         counted=_source("pods", "server_error"),
         seconds=8,
@@ -445,7 +445,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="api-server-garbage",
         part=Part.KUBERNETES,
-        broken="the API server answers with something that is neither a list nor an event",
+        broken="the API server's response is neither a list nor an event",
         stays="all devices; pods known so far",
         counted=_source("pods", "bad_answer"),
         seconds=8,
@@ -458,24 +458,24 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="node-patch-409",
         part=Part.KUBERNETES,
-        broken="the API server answers writes of the Node with a conflict",
-        stays="all devices and the page; the annotation of before stands",
+        broken="writes of the Node end with a conflict",
+        stays="all devices and the page; the last annotation stays",
         counted=_sink("annotation", "conflict"),
         seconds=8,
         site=Site.NODE_OBJECT,
-        shown_by=(_ANNOTATION + "test_it_recovers_by_itself_and_counts_what_went_wrong",),
+        shown_by=(_ANNOTATION + "test_it_recovers_and_counts_errors",),
     ),
     Fault(
         name="node-patch-403",
         part=Part.KUBERNETES,
-        broken="the right to patch the Node is taken away, until a token with the right is there",
-        stays="all devices and the page; the annotation of before stands",
+        broken="the permission to patch the Node is revoked until there is a token that has it",
+        stays="all devices and the page; the last annotation stays",
         counted=_sink("annotation", "forbidden"),
         seconds=8,
         site=Site.NODE_OBJECT,
         shown_by=(
-            "tests/agent/test_node_object.py::test_a_refusal_costs_nothing_but_the_annotation",
-            _ANNOTATION + "test_what_somebody_must_grant_first_is_asked_for_soon_though_much_failed_before",
+            "tests/agent/test_node_object.py::test_a_rejected_write_affects_only_the_annotation",
+            _ANNOTATION + "test_a_missing_permission_is_retried_soon_after_other_failures",
         ),
     ),
     # files and disks
@@ -484,7 +484,7 @@ MATRIX: tuple[Fault, ...] = (
         part=Part.FILE,
         broken="the agent's token for the API server is replaced while a watch is open",
         stays="all devices; all pods; the new token is used from the next request on",
-        told="nothing: it is no fault",
+        told="nothing",
         seconds=5,
         site=Site.PODS,
         shown_by=(_CLIENT + "TestRequests::test_a_rotated_token_is_used_for_the_next_request",),
@@ -492,9 +492,9 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="readers-token-rotates",
         part=Part.FILE,
-        broken="the token that readers of the page show is replaced",
-        stays="the page, for the old and the new token while both stand in the file",
-        told="`tokens re-read` in the log",
+        broken="the token of clients is replaced",
+        stays="the page, for the old and the new token while the file contains both",
+        told="`tokens reloaded` in the log",
         seconds=3,
         site=Site.TLS,
         shown_by=("tests/serve/test_tokens.py::test_tokens_change_while_running",),
@@ -502,8 +502,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="certificate-rotates",
         part=Part.FILE,
-        broken="certificate and key are replaced, with a key of another in between",
-        stays="the page; a pair that does not fit is not taken",
+        broken="certificate and key are replaced, and do not match in between",
+        stays="the page; a certificate and key that do not match are not used",
         told="the new certificate, and a line in the log",
         seconds=3,
         site=Site.TLS,
@@ -512,22 +512,24 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="settings-garbage",
         part=Part.FILE,
-        broken="the settings file is replaced by something else",
-        stays="the settings of before",
+        broken="the settings file is replaced by an invalid one",
+        stays="the previous settings",
         counted=('accelscope_config_reloads_total{result="rejected"}',),
         collections=5,
-        shown_by=("tests/agent/test_reload.py::test_a_bad_file_keeps_the_old_settings_and_says_so_once",),
+        shown_by=(
+            "tests/agent/test_reload.py::test_an_invalid_file_keeps_the_old_settings_and_is_logged_once",
+        ),
     ),
     Fault(
         name="disk-full",
         part=Part.FILE,
         broken="the disk of the feature file is full",
-        stays="all devices and the page; no half file, and nothing left of attempts",
+        stays="all devices and the page; no incomplete or temporary file",
         counted=_sink("feature-file", "no_space"),
         seconds=8,
         site=Site.FEATURE_FILE,
         needs_root=True,
-        shown_by=(_LABELS + "test_a_file_is_replaced_whole",),
+        shown_by=(_LABELS + "test_a_file_is_replaced_atomically",),
     ),
     Fault(
         name="disk-read-only",
@@ -538,12 +540,12 @@ MATRIX: tuple[Fault, ...] = (
         seconds=8,
         site=Site.FEATURE_FILE,
         needs_root=True,
-        shown_by=(_LABELS + "test_a_missing_folder_is_said_and_taken_up_when_it_comes",),
+        shown_by=(_LABELS + "test_a_missing_folder_is_reported_and_used_once_it_exists",),
     ),
     Fault(
         name="log-cannot-be-written",
         part=Part.FILE,
-        broken="the disk that the log goes to is full, while there is something to say",
+        broken="the disk of the log is full",
         stays="everything but the log",
         counted=_reader("lost"),
         collections=3,
@@ -555,7 +557,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="no-descriptors",
         part=Part.MACHINE,
-        broken="the agent may open no more files (EMFILE)",
+        broken="the agent is out of file descriptors (EMFILE)",
         stays="the page; devices read without opening files; new clients replace idle ones, two a second",
         counted=('accelscope_attribution_source_errors_total{source="pod-resources|processes"}',),
         collections=10,
@@ -572,7 +574,7 @@ MATRIX: tuple[Fault, ...] = (
         name="clock-jumps",
         part=Part.MACHINE,
         broken="the clock is set a day ahead, then two days back",
-        stays="all devices, at the same pace; counters do not fall",
+        stays="all devices, at the same interval; counters do not decrease",
         told="`accelscope_collection_timestamp_seconds`",
         collections=2,
         site=Site.PODS,
@@ -584,8 +586,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="slow-loris",
         part=Part.HTTP,
-        broken="more clients than are let in send a request byte by byte",
-        stays="the page, for everybody else, who may be told 503 for the first second",
+        broken="more clients than the limit send a request byte by byte",
+        stays="the page, for all others; they may get 503 in the first second",
         told="`408`, or the connection ends",
         answer_seconds=5,
         refused_seconds=1,
@@ -598,8 +600,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="slow-readers",
         part=Part.HTTP,
-        broken="more clients than are let in ask for the page and do not take it",
-        stays="the page, for everybody else, who may be told 503 for the first second",
+        broken="more clients than the limit request the page and do not read it",
+        stays="the page, for all others; they may get 503 in the first second",
         told="the connection ends",
         answer_seconds=5,
         refused_seconds=1,
@@ -612,8 +614,8 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="oversized-http",
         part=Part.HTTP,
-        broken="requests with a line, a head or a body beyond measure, and ones that are none",
-        stays="the page, for everybody else",
+        broken="requests with an oversized line, head or body, and malformed ones",
+        stays="the page, for all others",
         told="`414`, `431`, `413`, `400`",
         collections=2,
         shown_by=("tests/serve/test_message.py::test_refusals",),
@@ -622,17 +624,17 @@ MATRIX: tuple[Fault, ...] = (
         name="clients-reset",
         part=Part.HTTP,
         broken="clients end the connection at any moment",
-        stays="the page, for everybody else",
-        told="nothing: it is the client's matter",
+        stays="the page, for all others",
+        told="nothing",
         collections=2,
         shown_by=("tests/serve/test_server.py::test_resets_at_any_moment_cost_nothing",),
     ),
     Fault(
         name="tls-garbage",
         part=Part.HTTP,
-        broken="bytes that are no TLS, half handshakes, and plain HTTP on a TLS port",
-        stays="the page, for everybody else",
-        told="the connection ends; plain HTTP is told that TLS is spoken here",
+        broken="bytes that are not TLS, incomplete handshakes, and plain HTTP on a TLS port",
+        stays="the page, for all others",
+        told="the connection is closed; plain HTTP gets an error that names HTTPS",
         collections=2,
         site=Site.TLS,
         shown_by=(
@@ -645,13 +647,13 @@ MATRIX: tuple[Fault, ...] = (
         name="sigterm",
         part=Part.SIGNAL,
         broken="SIGTERM at any time, while tools run",
-        stays="it ends at once, also while a tool hangs, and no tool outlives it",
+        stays="the agent ends at once, also while a tool hangs, and no tool is left running",
         told="exit code 0; before it listens, that of the signal",
         seconds=3,
         site=Site.TOOL,
         probed=False,
         shown_by=(
-            _AGENT + "test_sigterm_ends_at_once_while_the_library_hangs",
+            _AGENT + "test_sigterm_ends_the_agent_at_once_while_the_library_hangs",
             _AGENT + "test_sigterm_to_a_stopped_agent_is_not_lost",
             _TOOL + "test_the_end_of_the_program_ends_what_runs_with_its_children",
             _TOOL + "test_the_end_of_the_program_waits_for_one_that_is_just_being_started",
@@ -662,21 +664,21 @@ MATRIX: tuple[Fault, ...] = (
         name="sigkill",
         part=Part.SIGNAL,
         broken="SIGKILL at any time",
-        stays="the next agent starts as if nothing had been",
+        stays="the next agent starts normally",
         told="`accelscope_start_timestamp_seconds`",
         seconds=3,
         site=Site.TOOL,
         probed=False,
-        shown_by=(_LABELS + "test_what_a_killed_writer_left_goes_with_the_next_write",),
+        shown_by=(_LABELS + "test_files_of_a_killed_writer_are_removed_with_the_next_write",),
     ),
 )
 
 _MIXED = "tests/agent/test_mixed_node.py::"
 
 OTHER_VENDORS = (
-    _MIXED + "test_one_vendor_hangs_and_the_other_three_stay_fresh",
-    _MIXED + "test_a_tool_that_hangs_costs_the_values_that_only_it_reports",
-    _MIXED + "test_one_device_whose_files_hang_goes_stale_alone",
+    _MIXED + "test_a_hanging_vendor_does_not_affect_the_others",
+    _MIXED + "test_a_hanging_tool_loses_only_its_own_values",
+    _MIXED + "test_a_device_whose_files_hang_is_the_only_stale_one",
 )
 
 _PLUGIN = "tests/deviceplugin/test_plugin_and_kubelet.py::"
@@ -688,7 +690,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(
         program="device plugin",
         broken="the kubelet restarts, empties its folder or drops the plugin",
-        stays="it registers again by itself",
+        stays="it registers again",
         shown_by=(
             _PLUGIN + "test_a_kubelet_that_restarts",
             _PLUGIN + "test_a_folder_that_was_emptied",
@@ -697,8 +699,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="device plugin",
-        broken="a card hangs, is sick, or its files are away for a moment",
-        stays="that card alone is unhealthy, and well again afterwards",
+        broken="a card hangs, is unhealthy, or its files disappear for a moment",
+        stays="only that card is unhealthy, and it recovers",
         shown_by=(
             _PLUGIN + "test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others",
             _PLUGIN + "test_unhealthy_and_well_again",
@@ -707,7 +709,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="device plugin",
-        broken="a caller sends garbage, or listens many times",
+        broken="a client sends garbage, or opens many streams",
         stays="all other calls",
         shown_by=(
             _PLUGIN + "test_garbage_costs_its_caller_only",
@@ -716,7 +718,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="device plugin",
-        broken="it is ended and started again, with a socket left over",
+        broken="it is restarted, and a socket is left over",
         stays="the kubelet finds it",
         shown_by=(
             _PLUGIN + "test_a_plugin_that_restarts",
@@ -725,8 +727,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="fleet",
-        broken="an API server is gone, forgets versions, ends watches or sends garbage",
-        stays="what was known, with its age; other clusters",
+        broken="an API server is unreachable, expires versions, ends watches or sends garbage",
+        stays="the last state with its age; other clusters",
         shown_by=(
             _INFORMER + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known",
             _INFORMER + "test_a_version_that_is_gone_means_a_new_list",
@@ -736,8 +738,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="fleet",
-        broken="tokens, authorities and certificates are replaced",
-        stays="clusters are read on, and the page is served, without a restart",
+        broken="tokens, CAs and certificates are replaced",
+        stays="everything, without a restart",
         shown_by=(
             _SESSION + "test_a_rotated_token_is_taken_after_a_refusal",
             _SESSION + "test_a_rotated_ca_is_taken_without_a_restart",
@@ -747,7 +749,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(
         program="fleet",
         broken="the disk of its history is full, or its file is damaged",
-        stays="the page; the file of before, or the damaged one put aside",
+        stays="the page; the previous file stays, a damaged one is renamed",
         shown_by=(
             _STATE + "test_a_full_disk_leaves_the_file_of_before",
             _STATE + "test_a_file_that_cannot_be_read_is_put_aside_and_said",
@@ -755,7 +757,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     ),
     Elsewhere(
         program="fleet",
-        broken="an agent lies, hangs or sends too much",
+        broken="an agent sends wrong data, hangs or sends too much",
         stays="all other nodes",
         shown_by=(
             "tests/fleet/sources/test_agents_source.py::test_a_bad_agent_costs_its_own_node_only",
@@ -765,7 +767,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(
         program="fleet",
         broken="a credential plugin hangs or leaves children",
-        stays="it ends in time with all that it started",
+        stays="the plugin and its children are ended in time",
         shown_by=(
             "tests/fleet/api_server/test_credential_plugin.py::test_a_plugin_that_hangs_ends_with_all_that_it_started",
         ),

@@ -9,22 +9,20 @@ _HEAD = """\
 
 <!-- Made from tests/faults/matrix.py by `make docs`; a test compares them. -->
 
-Each line is a test: a real agent on a simulated node is taken through the fault
-(`.venv/bin/pytest tests/faults -k NAME`). Beside what its line says, each shows that `/healthz` stays 200 and
-`/metrics` answers all the while, within {usual}
+Each line is a test that runs a real agent on a simulated node through the fault
+(`.venv/bin/pytest tests/faults -k NAME`). Besides what its line describes, each test shows that during the
+fault `/healthz` is 200 and `/metrics` responds within {usual}
 ({exceptions}),
-that the other devices stay fresh, that no device which could not be read shows a value, that memory, threads
-and open files stay bounded, that neither a traceback nor a secret gets into the log, and that nothing is left
-behind.
+that the other devices stay fresh, that no device that could not be read has values, that memory, threads and
+open files are bounded, that neither a traceback nor a secret is logged, and that nothing is left behind.
 
-*Back after* is from the end of the fault until every device is fresh and every source is up, on an idle
-machine: in collections where the agent's pace counts, in seconds where the pauses between its attempts do, or
-between its looks at files, its patience with a tool, or a start. Those are for faults of a few seconds:
-pauses grow to a minute, and after a long fault it may take as long. The tests allow four times as much.
-`.venv/bin/pytest tests/faults` prints what it measured: how long each took until all was well, and the
-slowest answer meanwhile.
+*Back after* is the time from the end of the fault until every device is fresh and every source is up, on an
+idle machine. It is in collections, or in seconds if backoff, polling of files, a tool's timeout or a start
+determine it. These times are for faults of a few seconds: backoff grows to a minute, and after a long fault
+the agent may need that long. The tests allow four times as much. `.venv/bin/pytest tests/faults` prints the
+measured times to recover and the slowest responses.
 
-The nodes here are NVIDIA's. What hangs of the other three vendors has tests of its own:
+The nodes here are NVIDIA's. Faults of the other vendors have their own tests:
 
 {vendors}
 """
@@ -32,14 +30,14 @@ The nodes here are NVIDIA's. What hangs of the other three vendors has tests of 
 _ELSEWHERE = """
 ## Other programs
 
-Their own tests show these.
+These have their own tests.
 
-| program | what breaks | what stays right | shown by |
+| program | what breaks | what keeps working | tests |
 |---|---|---|---|
 """
 
 _COLUMNS = """\
-| fault | what breaks | what stays right | what is counted | back after |
+| fault | what breaks | what keeps working | what is counted | back after |
 |---|---|---|---|---|
 """
 
@@ -53,7 +51,7 @@ def reference() -> str:
         pages.append(_COLUMNS)
         pages += [_row(fault) for fault in MATRIX if fault.part is part]
         closer = [fault for fault in MATRIX if fault.part is part and fault.shown_by]
-        pages.append("\nCloser looks:\n")
+        pages.append("\nFurther tests:\n")
         pages += [f"\n- `{fault.name}`\n{_listed(fault.shown_by, '  ')}" for fault in closer]
         pages.append("\n")
     pages.append(_ELSEWHERE)
@@ -69,7 +67,7 @@ def _row(fault: Fault) -> str:
 
 
 def _series(series: str) -> str:
-    """Alternatives are spelt out: a bar would end the cell."""
+    """Alternatives are joined with `or`, because a bar would end the cell."""
     names, _, labels = series.partition("{")
     shown = " or ".join(f"`{name}`" for name in names.split("|"))
     pairs = [pair.replace('"', "") for pair in labels.removesuffix("}").split(",") if pair]

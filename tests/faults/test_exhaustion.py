@@ -42,7 +42,7 @@ def refuse(*_: object, **__: object) -> NoReturn:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_a_call_of_the_kubelet_without_a_descriptor_is_an_error_of_its_own_kind(
+def test_a_kubelet_call_without_a_file_descriptor_is_reported_as_exhausted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "socket", refuse)
@@ -51,7 +51,7 @@ def test_a_call_of_the_kubelet_without_a_descriptor_is_an_error_of_its_own_kind(
     assert raised.value.reason is UnaryReason.REFUSED
 
 
-def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_kubelet_poller_continues_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
     faults: Iterator[Exception] = iter([ValueError("unforeseen"), ValueError("unforeseen")])
 
     class Faulty(PodResourcesClient):
@@ -71,7 +71,7 @@ def test_whoever_asks_the_kubelet_outlives_a_fault_of_ours(caplog: pytest.LogCap
     assert holdings.state().up
 
 
-def test_the_kubelet_is_asked_as_soon_as_there_is_a_thread_to_ask_in() -> None:
+def test_the_kubelet_is_called_once_a_thread_is_available() -> None:
     class Answering(PodResourcesClient):
         def list(self) -> tuple[PodResources, ...]:
             return (PodResources("ns", "pod", ()),)
@@ -86,7 +86,7 @@ def test_the_kubelet_is_asked_as_soon_as_there_is_a_thread_to_ask_in() -> None:
     assert holdings.state().up
 
 
-def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
+def test_claims_are_watched_once_a_thread_is_available() -> None:
     claims = ClaimWatch(AttributionOptions(node="n1", api_server=Endpoint("http://127.0.0.1:1")))
     claimed = ClaimDevice("gpu.nvidia.com", "n1", "gpu-0", None, ())
     with no_threads():
@@ -97,7 +97,7 @@ def test_claims_are_watched_as_soon_as_there_is_a_thread_to_watch_in() -> None:
     claims.stop()
 
 
-def test_a_tool_is_run_as_soon_as_there_is_a_thread_to_run_it_in() -> None:
+def test_a_tool_is_run_once_a_thread_is_available() -> None:
     tool = Background(lambda: 1, 60.0, name="tool")
     with no_threads():
         assert tool.latest().failures == ("exhausted",)
@@ -105,7 +105,7 @@ def test_a_tool_is_run_as_soon_as_there_is_a_thread_to_run_it_in() -> None:
     tool.close()
 
 
-def test_the_plugin_asks_a_driver_again_after_it_had_no_thread_for_it() -> None:
+def test_the_plugin_calls_a_driver_again_after_a_lack_of_threads() -> None:
     calls = DriverCalls()
     with no_threads(), pytest.raises(ReaderError, match="no thread") as raised:
         calls.call("k1", lambda: 1, 30.0)
@@ -114,7 +114,7 @@ def test_the_plugin_asks_a_driver_again_after_it_had_no_thread_for_it() -> None:
     calls.close()
 
 
-def test_a_reader_without_a_descriptor_is_counted_and_no_fault_of_ours(
+def test_a_reader_without_a_file_descriptor_is_counted_as_exhausted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Exhausted:
@@ -139,7 +139,7 @@ def test_a_reader_without_a_descriptor_is_counted_and_no_fault_of_ours(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_driver_that_cannot_be_looked_at_has_not_changed(
+def test_a_driver_that_cannot_be_checked_has_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the library is let go of, and there is no descriptor to load it again with."""
@@ -155,7 +155,7 @@ def test_a_driver_that_cannot_be_looked_at_has_not_changed(
     source.close()
 
 
-def test_processes_that_cannot_be_looked_at_have_not_ended(
+def test_processes_that_cannot_be_read_have_not_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ProcessTable(Path("/proc"), Path("/etc/passwd"))
@@ -179,7 +179,7 @@ def test_processes_that_cannot_be_looked_at_have_not_ended(
     assert table.obstacle is None
 
 
-def test_nothing_stays_of_a_feature_file_that_could_not_be_written(
+def test_a_failed_write_of_a_feature_file_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> NoReturn:

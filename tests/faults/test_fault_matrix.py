@@ -41,7 +41,7 @@ _IDENTITY = frozenset(
 
 
 @pytest.mark.parametrize("fault", MATRIX, ids=lambda fault: fault.name)
-def test_an_agent_comes_through(fault: Fault, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_agent_survives_the_fault(fault: Fault, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """What it took is printed after the tests, see conftest.py."""
     if fault.needs_root and os.geteuid() != 0:
         pytest.skip("only root may mount a disk to break")

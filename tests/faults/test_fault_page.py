@@ -12,17 +12,17 @@ from tests.repository import REPOSITORY
 from accelscope.metrics.catalogue import CATALOGUE
 
 
-def test_the_page_is_as_the_matrix_says() -> None:
+def test_the_documentation_matches_the_matrix() -> None:
     page = REPOSITORY / "docs" / "faults.md"
     assert page.read_text() == reference(), "run make docs"
 
 
-def test_each_test_has_a_line_of_its_own() -> None:
+def test_each_test_has_its_own_line() -> None:
     for line in reference().splitlines():
         assert line.startswith("|") or line.count(".py") <= 1, line
 
 
-def test_each_fault_can_be_brought_about_and_none_is_twice() -> None:
+def test_each_fault_can_be_injected_and_none_is_repeated() -> None:
     names = [fault.name for fault in MATRIX]
     assert len(set(names)) == len(names)
     assert set(names) == BREAKS.keys()
@@ -30,7 +30,7 @@ def test_each_fault_can_be_brought_about_and_none_is_twice() -> None:
 
 
 @pytest.mark.parametrize("fault", MATRIX, ids=lambda fault: fault.name)
-def test_what_is_counted_is_in_the_catalogue(fault: Fault) -> None:
+def test_counters_of_the_matrix_are_in_the_catalogue(fault: Fault) -> None:
     families = {family.name for family in CATALOGUE}
     for series in fault.counted:
         assert set(series.partition("{")[0].split("|")) <= families
@@ -39,11 +39,11 @@ def test_what_is_counted_is_in_the_catalogue(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("row", [*MATRIX, *ELSEWHERE], ids=lambda row: row.broken)
-def test_the_tests_that_are_named_exist(row: Fault | Elsewhere) -> None:
+def test_named_tests_exist(row: Fault | Elsewhere) -> None:
     _exist(row.shown_by)
 
 
-def test_those_of_other_vendors_exist() -> None:
+def test_named_tests_of_other_vendors_exist() -> None:
     _exist(OTHER_VENDORS)
 
 
@@ -56,7 +56,7 @@ def _exist(tests: Iterable[str]) -> None:
         assert not test or f"def {test}(" in text, named
 
 
-def test_what_was_measured_stands_beside_what_is_promised() -> None:
+def test_measured_values_are_next_to_promised_ones() -> None:
     measured = [
         Measured(name="device-lost", collections=1, seconds=0.34, slowest_answer_seconds=0.0123),
         Measured(name="sigkill", collections=2, seconds=1.5, slowest_answer_seconds=None),

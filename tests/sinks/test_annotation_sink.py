@@ -92,7 +92,7 @@ def test_small_steps_add_up_until_they_leave_the_band(lab: Lab) -> None:
     assert lab.written()["chips"][0]["temp"] >= 42
 
 
-def test_writes_are_never_nearer_than_the_interval(lab: Lab) -> None:
+def test_writes_are_at_least_one_interval_apart(lab: Lab) -> None:
     lab.collect(chip(0, power_watts=100))
     assert lab.collect(chip(0, power_watts=200), after=1) == 2.0
     assert lab.collect(chip(0, power_watts=300), after=1) == 1.0
@@ -144,7 +144,7 @@ def test_a_node_without_chips_has_no_annotation_and_costs_one_request(lab: Lab) 
     assert (lab.sink.state.up, lab.sink.state.writes) == (True, 1)
 
 
-def test_when_the_last_chip_goes_the_list_becomes_empty(lab: Lab) -> None:
+def test_without_chips_the_list_becomes_empty(lab: Lab) -> None:
     lab.collect(chip(0))
     lab.collect(chip(0, stale=True, health=Health(HealthState.LOST, "not shown")), after=10)
     assert lab.written()["chips"] == []
@@ -158,7 +158,7 @@ def silent(device: Device) -> Device:
 
 
 @pytest.mark.parametrize("name", [NPU_METRICS, DEVICES])
-def test_a_failed_reading_leaves_the_last_one_with_its_timestamp(node_api: NodeApi, name: str) -> None:
+def test_after_a_failed_reading_the_last_one_stays_with_its_timestamp(node_api: NodeApi, name: str) -> None:
     lab = Lab(node_api, name)
     lab.collect(chip(0), chip(1))
     good = node_api.annotations[name]
@@ -187,7 +187,7 @@ def test_a_reading_that_is_too_old_is_no_longer_kept(node_api: NodeApi, name: st
     assert entry["health"].casefold() == "ok"
 
 
-def test_one_silent_chip_holds_back_the_timestamp_and_not_the_others(lab: Lab) -> None:
+def test_one_stale_chip_holds_back_the_timestamp_but_not_the_others(lab: Lab) -> None:
     lab.collect(chip(0, power_watts=100), chip(1, power_watts=100))
     lab.collect(silent(chip(0)), chip(1, power_watts=200), after=10)
     assert [entry["power"] for entry in lab.written()["chips"]] == [100, 200]
@@ -197,7 +197,7 @@ def test_one_silent_chip_holds_back_the_timestamp_and_not_the_others(lab: Lab) -
     assert lab.written()["timestamp"] == "2026-01-02T03:09:15Z"
 
 
-def test_a_reading_that_was_not_written_is_written_at_the_heartbeat_though_the_chip_is_silent(
+def test_an_unwritten_reading_is_written_at_the_heartbeat_of_a_stale_chip(
     lab: Lab,
 ) -> None:
     lab.collect(chip(0, power_watts=100))
@@ -214,7 +214,7 @@ def test_a_chip_that_was_never_read_is_written_as_unknown(lab: Lab) -> None:
     assert lab.written()["chips"][0]["health"] == "UNKNOWN"
 
 
-def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(lab: Lab) -> None:
+def test_nothing_is_written_before_the_driver_responds_or_the_wait_ends(lab: Lab) -> None:
     lab.api.annotations[NPU_METRICS] = "of the agent before"
     hung = (ReaderState(vendor=Vendor("ascend"), found=True, up=False, reason="no answer"),)
     begins = (ReaderState(vendor=Vendor("ascend"), found=False, up=False),)
@@ -226,7 +226,7 @@ def test_nothing_is_written_before_the_driver_has_answered_unless_it_never_does(
     assert NPU_METRICS not in lab.api.annotations
 
 
-def test_a_list_that_still_grows_after_a_start_does_not_replace_the_one_before(node_api: NodeApi) -> None:
+def test_a_growing_list_after_a_start_does_not_replace_the_earlier_one(node_api: NodeApi) -> None:
     """A reader may need several collections to identify all devices."""
     lab = Lab(node_api, NPU_METRICS, DEVICES)
     lab.api.annotations[NPU_METRICS] = "of the agent before"
@@ -252,7 +252,7 @@ def test_a_chip_that_is_missing_from_the_start_delays_the_first_write_by_one_col
     assert len(lab.written()["chips"]) == 1
 
 
-def test_chips_without_numbers_after_a_start_do_not_replace_the_list_before(node_api: NodeApi) -> None:
+def test_chips_without_numbers_after_a_start_do_not_replace_the_earlier_list(node_api: NodeApi) -> None:
     """Readers decode a `phy_id` that is absent as 0, so every chip would have the number 0."""
     lab = Lab(node_api, NPU_METRICS, DEVICES)
     lab.api.annotations[NPU_METRICS] = "of the agent before"
@@ -273,7 +273,7 @@ def test_chips_that_never_get_a_number_are_written_after_five_minutes(lab: Lab) 
     assert "phy_id" not in lab.written()["chips"][0]
 
 
-def test_a_chip_that_comes_later_without_a_number_holds_no_write_back(lab: Lab) -> None:
+def test_a_later_chip_without_a_number_delays_no_write(lab: Lab) -> None:
     lab.collect(chip(0))
     lab.collect(chip(0), chip(1, physical_id=None), after=10)
     assert len(lab.written()["chips"]) == 2
@@ -298,7 +298,7 @@ FAULTS: dict[str, tuple[Step, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_it_recovers_by_itself_and_counts_what_went_wrong(lab: Lab, name: str) -> None:
+def test_it_recovers_and_counts_errors(lab: Lab, name: str) -> None:
     fault, reason = FAULTS[name]
     lab.api.fail(fault, fault)
     if fault is hang:
@@ -321,7 +321,7 @@ def test_it_recovers_by_itself_and_counts_what_went_wrong(lab: Lab, name: str) -
     assert len(lab.written()["chips"]) == 1
 
 
-def test_it_waits_ever_longer_and_at_most_a_minute(lab: Lab) -> None:
+def test_it_backs_off_for_at_most_a_minute(lab: Lab) -> None:
     lab.clock.chance = 0.5
     lab.api.fail(*[refuse(500)] * 12)
     waits = []
@@ -334,7 +334,7 @@ def test_it_waits_ever_longer_and_at_most_a_minute(lab: Lab) -> None:
     assert waits == [1.5, 3.0, 6.0, 12.0, 24.0, *[45.0] * 7]
 
 
-def test_a_server_that_names_a_time_is_left_in_peace_until_then(lab: Lab) -> None:
+def test_retry_after_is_respected(lab: Lab) -> None:
     lab.api.fail(refuse(429, "slow down", "Retry-After: 37"))
     assert lab.collect(chip(0)) == pytest.approx(37)
     assert lab.collect(chip(0), after=36) == pytest.approx(1)
@@ -344,7 +344,7 @@ def test_a_server_that_names_a_time_is_left_in_peace_until_then(lab: Lab) -> Non
 
 
 @pytest.mark.parametrize(("status", "reason"), [(403, "forbidden"), (404, "not_found")])
-def test_what_somebody_must_grant_first_is_asked_for_soon_though_much_failed_before(
+def test_a_missing_permission_is_retried_soon_after_other_failures(
     lab: Lab, status: int, reason: str
 ) -> None:
     lab.api.fail(*[refuse(503)] * 8, *[refuse(status)] * 2)
@@ -360,7 +360,7 @@ def test_what_somebody_must_grant_first_is_asked_for_soon_though_much_failed_bef
     assert lab.sink.state.up
 
 
-def test_a_rotated_token_is_taken_up_at_once(node_api: NodeApi, tmp_path: Path) -> None:
+def test_a_rotated_token_is_used_at_once(node_api: NodeApi, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     node_api.token = "new"
@@ -397,7 +397,7 @@ def test_after_a_failure_the_same_content_is_written_again(lab: Lab) -> None:
     assert lab.sink.state.writes == 2
 
 
-def test_too_many_devices_lose_values_and_the_state_says_so(
+def test_too_many_devices_lose_values_and_the_state_reports_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab.sink, "_budget_bytes", 1000)
@@ -444,7 +444,7 @@ def steps(lab: Lab, count: int) -> None:
         ((NPU_METRICS, DEVICES), 40, 1200, 4),
     ],
 )
-def test_where_others_fill_the_node_ours_halve_until_they_fit(
+def test_on_a_full_node_the_annotations_halve_until_they_fit(
     node_api: NodeApi, names: tuple[str, ...], chips: int, room: int, refusals: int
 ) -> None:
     lab = Lab(node_api, *names)
@@ -457,7 +457,7 @@ def test_where_others_fill_the_node_ours_halve_until_they_fit(
     assert "has no room for" in (lab.sink.state.error or "")
 
 
-def test_where_not_even_one_device_fits_it_says_so_and_writes_no_empty_list(lab: Lab) -> None:
+def test_without_room_for_one_device_there_is_an_error_and_no_empty_list(lab: Lab) -> None:
     room = [100]
     lab.api.fail(*[full_of_others(lab.api, room)] * 10)
     lab.sink.offer(snapshot(*(chip(n) for n in range(4))))
@@ -470,7 +470,7 @@ def test_where_not_even_one_device_fits_it_says_so_and_writes_no_empty_list(lab:
     assert len(lab.written()["chips"]) == 1
 
 
-def test_room_that_comes_back_is_used_after_an_hour(lab: Lab) -> None:
+def test_free_room_is_used_after_an_hour(lab: Lab) -> None:
     lab.api.fail(full_of_others(lab.api, [300]), full_of_others(lab.api, [300]))
     lab.sink.offer(snapshot(chip(0), chip(1)))
     steps(lab, 2)
@@ -482,7 +482,7 @@ def test_room_that_comes_back_is_used_after_an_hour(lab: Lab) -> None:
     assert (lab.sink.state.up, lab.sink.state.reason) == (True, None)
 
 
-def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) -> None:
+def test_a_policy_that_forbids_the_write_is_no_size_error(lab: Lab) -> None:
     denied = "nodes node-1 is forbidden: ValidatingAdmissionPolicy denied request: not yours"
     lab.api.fail(refuse(422, denied))
     lab.collect(*(chip(n) for n in range(40)))
@@ -492,7 +492,7 @@ def test_a_policy_that_forbids_the_write_is_not_taken_for_one_of_size(lab: Lab) 
     assert "power" in lab.written()["chips"][-1]  # nothing was left out for it
 
 
-def test_a_declared_annotation_is_about_its_vendor_and_ours_about_all() -> None:
+def test_a_declared_annotation_has_its_vendors_devices_and_ours_has_all() -> None:
     assert annotation_module.document_builder(NPU_METRICS)[1] is Vendor("ascend")
     assert annotation_module.document_builder(DEVICES)[1] is None
     assert annotation_module.document_builder(devices_annotation(["amd"]))[1] is None
@@ -529,7 +529,7 @@ def running(node_api: NodeApi) -> Any:
         sink.stop()
 
 
-def test_the_thread_writes_what_is_offered(running: Callable[[], AnnotationSink]) -> None:
+def test_the_thread_writes_offered_snapshots(running: Callable[[], AnnotationSink]) -> None:
     sink = running()
     sink.offer(snapshot(chip(0)))
     wait_until(lambda: sink.state.writes == 1)
@@ -537,7 +537,7 @@ def test_the_thread_writes_what_is_offered(running: Callable[[], AnnotationSink]
     wait_until(lambda: sink.state.writes == 2)
 
 
-def test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it(
+def test_a_hanging_server_delays_neither_collections_nor_stopping(
     node_api: NodeApi, running: Callable[[], AnnotationSink]
 ) -> None:
     release = threading.Event()
@@ -554,7 +554,7 @@ def test_a_server_that_hangs_delays_nobody_and_ending_does_not_wait_for_it(
     release.set()
 
 
-def test_a_fault_of_ours_costs_a_write_and_not_the_sink(
+def test_an_unexpected_error_does_not_end_the_sink(
     running: Callable[[], AnnotationSink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = running()
@@ -572,7 +572,7 @@ def test_a_fault_of_ours_costs_a_write_and_not_the_sink(
     wait_until(lambda: sink.state.up)
 
 
-def test_another_objection_to_the_node_is_not_taken_for_one_of_size(lab: Lab) -> None:
+def test_another_validation_error_is_no_size_error(lab: Lab) -> None:
     lab.api.fail(refuse(422, "spec.podCIDRs: Invalid value"))
     lab.collect(*(chip(n) for n in range(40)))
     assert lab.errors() == {"bad_answer": 1}

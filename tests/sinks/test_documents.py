@@ -68,12 +68,12 @@ def test_phy_id_is_the_physical_id_or_else_the_logic_id(
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
-def test_what_is_absent_is_left_out(value: float | None) -> None:
+def test_absent_values_are_omitted(value: float | None) -> None:
     [entry] = decode_chips(npu_metrics(snapshot(chip(power_watts=value, temperature_celsius=value))))
     assert entry.keys() == CHIP.keys() - {"power", "temp"}
 
 
-def test_a_chip_that_could_not_be_read_has_no_numbers_and_one_that_is_lost_is_not_there() -> None:
+def test_an_unreadable_chip_has_no_values_and_a_lost_one_is_omitted() -> None:
     identity = {"board_id", "chip_id", "physical_id", "pci_address"}
     kept = {name: getattr(chip(1), name) for name in identity}
     stale = Device(vendor=Vendor("ascend"), id="ascend:1", stale=True, **kept)
@@ -83,7 +83,7 @@ def test_a_chip_that_could_not_be_read_has_no_numbers_and_one_that_is_lost_is_no
     assert entries[1] == {"npu": 1, "chip": 0, "phy_id": 1, "bus_id": "0000:C1:00.0", "health": "UNKNOWN"}
 
 
-def test_only_ascend_chips_are_there_in_the_order_of_their_numbers() -> None:
+def test_only_ascend_chips_are_listed_in_the_order_of_their_numbers() -> None:
     entries = decode_chips(npu_metrics(snapshot(chip(7), card(0), chip(1), chip(1, chip_id=1))))
     assert [(entry["npu"], entry["chip"]) for entry in entries] == [(1, 0), (1, 1), (7, 0)]
     assert decode_chips(npu_metrics(snapshot(card(0)))) == []
@@ -130,7 +130,7 @@ chips = st.builds(
 
 
 @given(st.lists(chips, max_size=6), st.floats(0, 4e9), st.integers(100, 3000))
-def test_whatever_chips_tell_the_document_is_readable_and_within_its_budget(
+def test_any_values_give_a_valid_document_within_the_budget(
     told: list[Device], at: float, budget: int
 ) -> None:
     taken = snapshot(*told, at=at)
@@ -141,7 +141,7 @@ def test_whatever_chips_tell_the_document_is_readable_and_within_its_budget(
     assert len(decode_chips(cut.text)) == len(shown) - cut.left_out
 
 
-def test_what_does_not_fit_loses_values_from_the_last_device_on_then_devices() -> None:
+def test_values_and_then_devices_are_omitted_from_the_last_one_on() -> None:
     document = vendor_document(ASCEND, snapshot(*(chip(n) for n in range(10))))
     whole = fit(document)
     assert (whole.without_values, whole.left_out) == (0, 0)
@@ -179,7 +179,7 @@ def test_what_does_not_fit_loses_values_from_the_last_device_on_then_devices() -
     ],
 )
 @pytest.mark.parametrize("make", [partial(vendor_document, ASCEND), devices_document])
-def test_only_changes_beyond_the_dead_band_are_worth_a_write(
+def test_only_changes_beyond_the_dead_band_are_written(
     before: dict[str, Any], after: dict[str, Any], worth_it: bool, make: Any
 ) -> None:
     def document(fields: dict[str, Any], at: float) -> Document:
@@ -191,7 +191,7 @@ def test_only_changes_beyond_the_dead_band_are_worth_a_write(
     assert differ(document(after, START + 3), document(before, START)) is worth_it
 
 
-def test_another_number_of_devices_is_worth_a_write() -> None:
+def test_another_number_of_devices_is_written() -> None:
     one, two = vendor_document(ASCEND, snapshot(chip(0))), vendor_document(ASCEND, snapshot(chip(0), chip(1)))
     assert differ(one, two)
     assert differ(two, one)

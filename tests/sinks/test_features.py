@@ -126,19 +126,19 @@ def test_the_silicon_tells_a_warboy_b0() -> None:
     assert under("furiosa.ai", device)["npu.product"] == "warboy"
 
 
-def test_what_devices_disagree_about_is_left_out() -> None:
+def test_values_that_differ_between_devices_have_no_label() -> None:
     labels = under("accelscope.io", card(0), card(1, driver_version="560.1.1", model="NVIDIA L40S"))
     assert labels["nvidia.count"] == "2"
     assert labels["nvidia.family"] == "hopper"
     assert not [name for name in labels if "driver" in name or "product" in name]
 
 
-def test_a_fact_that_one_device_does_not_tell_is_not_the_nodes() -> None:
+def test_a_value_that_one_device_lacks_has_no_label() -> None:
     labels = under("accelscope.io", card(0), card(1, memory_total_bytes=None))
     assert "nvidia.memory" not in labels
 
 
-def test_a_device_that_did_not_answer_still_counts_and_one_that_is_lost_does_not() -> None:
+def test_stale_devices_count_and_lost_ones_do_not() -> None:
     silent = card(1, stale=True, memory_total_bytes=None, health=Health(HealthState.UNKNOWN))
     labels = under("accelscope.io", card(0), silent, card(2, health=LOST, driver_version="1.2.3"))
     assert labels["nvidia.count"] == "2"
@@ -146,7 +146,7 @@ def test_a_device_that_did_not_answer_still_counts_and_one_that_is_lost_does_not
     assert labels["nvidia.driver.version"] == "550.54.15"
 
 
-def test_a_driver_that_answers_nothing_leaves_the_size_of_memory_as_it_was() -> None:
+def test_stale_devices_keep_their_memory_size() -> None:
     sizes = Sizes()
     first = sizes.fill_in([card(0), card(1)])
     silent = [replace(identity_of(device), stale=True) for device in first]
@@ -177,7 +177,7 @@ def test_without_devices_there_are_no_labels_and_without_npus_none_of_furiosas()
         ("unknown", Version("unknown")),
     ],
 )
-def test_versions_are_taken_apart(text: str, version: Version) -> None:
+def test_versions_are_parsed(text: str, version: Version) -> None:
     assert version_of(text) == version
 
 
@@ -211,7 +211,7 @@ devices = st.builds(
 
 
 @given(st.lists(devices, max_size=4), st.builds(Machine, words, words))
-def test_kubernetes_takes_every_label(told: list[Device], machine: Machine) -> None:
+def test_every_label_is_valid(told: list[Device], machine: Machine) -> None:
     labels = feature_labels(told, machine)
     assert {name.partition("/")[0] for name in labels} <= set(DOMAINS)
     for name, value in labels.items():
@@ -220,7 +220,7 @@ def test_kubernetes_takes_every_label(told: list[Device], machine: Machine) -> N
         assert len(value) <= 63
 
 
-def test_the_machine_is_what_its_firmware_says(tmp_path: Path) -> None:
+def test_the_machine_comes_from_its_firmware(tmp_path: Path) -> None:
     assert read_machine(tmp_path) == Machine()
     folder = tmp_path / "class/dmi/id"
     folder.mkdir(parents=True)

@@ -70,7 +70,7 @@ def test_a_restarted_agent_finds_how_long_a_pod_has_been_idle(lab: Lab, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_the_file_is_renewed_once_a_minute_and_at_once_when_a_pod_works_again(lab: Lab) -> None:
+def test_the_file_is_written_every_minute_and_when_a_pod_becomes_active(lab: Lab) -> None:
     for n in range(13):
         lab.collect({SLEEPY: 7200.0 + 10 * n})
     assert lab.sink.state.writes == 3
@@ -93,7 +93,7 @@ def test_nothing_is_overwritten_before_devices_and_pods_are_known(lab: Lab, tmp_
         assert lab.sink.state.up
 
 
-def test_a_file_of_an_agent_that_was_away_for_long_is_not_used(lab: Lab) -> None:
+def test_an_old_file_is_not_used(lab: Lab) -> None:
     lab.collect({SLEEPY: 7200.0})
     assert lab.read(later=601) == {}
     assert lab.read(later=-60) == {}, "the clock was set back"
@@ -125,14 +125,14 @@ def test_a_file_of_an_agent_that_was_away_for_long_is_not_used(lab: Lab) -> None
         json.dumps({"version": 1, "saved_at": 1, "idle": [["x" * 600, "", "", "", "", None, 5]]}).encode(),
     ],
 )
-def test_a_damaged_file_is_as_good_as_none(lab: Lab, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_ignored(lab: Lab, tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     assert read_idle_times(tmp_path, 2.0).seconds == {}
     lab.collect({SLEEPY: 7200.0})
     assert lab.read() == {SLEEPY: 7200.0}
 
 
-def test_a_folder_that_cannot_be_used_costs_only_the_idle_times(tmp_path: Path) -> None:
+def test_an_unusable_folder_affects_only_the_idle_times(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "missing")
     assert lab.read() == {}
     lab.collect({SLEEPY: 7200.0})
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_used_costs_only_the_idle_times(tmp_path: Path) 
     assert read_idle_times(tmp_path, START).seconds == {}
 
 
-def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(lab: Lab, tmp_path: Path) -> None:
+def test_a_link_instead_of_the_file_is_replaced_and_not_followed(lab: Lab, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("precious")
     (tmp_path / FILE).symlink_to(other)
@@ -150,7 +150,7 @@ def test_a_link_in_the_place_of_the_file_is_replaced_and_not_followed(lab: Lab, 
     assert lab.read() == {SLEEPY: 7200.0}
 
 
-def test_the_file_has_an_end_however_many_are_idle(lab: Lab, tmp_path: Path) -> None:
+def test_the_size_of_the_file_is_limited(lab: Lab, tmp_path: Path) -> None:
     lab.collect({SLEEPY._replace(pod=f"p{n}"): 100.0 + n for n in range(5000)})
     assert len(lab.read()) == 4096
     assert min(lab.read().values()) == 1004.0

@@ -79,7 +79,7 @@ def test_labels_are_applied_under_our_own_manager_and_others_stay(labels: Lab, n
     assert all("/" in name for name in document["metadata"]["labels"])
 
 
-def test_a_label_that_is_no_longer_true_is_removed(labels: Lab, node_api: NodeApi) -> None:
+def test_an_outdated_label_is_removed(labels: Lab, node_api: NodeApi) -> None:
     labels.collect(npu(0), npu(1))
     labels.collect(npu(0), npu(1, driver_version="1.9.9, 1111111"))
     assert node_api.labels["furiosa.ai/npu.count"] == "2"
@@ -88,7 +88,7 @@ def test_a_label_that_is_no_longer_true_is_removed(labels: Lab, node_api: NodeAp
     assert node_api.labels == {"kubernetes.io/arch": "amd64"}
 
 
-def test_labels_are_believed_when_two_looks_agree(labels: Lab, node_api: NodeApi) -> None:
+def test_labels_are_written_when_two_snapshots_agree(labels: Lab, node_api: NodeApi) -> None:
     for known in (1, 2, 3, 4):  # a reader that gets to know its cards one by one
         labels.collect(*(npu(n) for n in range(known)), times=1)
     assert node_api.patches == []
@@ -102,7 +102,7 @@ def test_the_same_labels_are_applied_again_every_ten_minutes(labels: Lab) -> Non
     assert labels.sink.state.skips == 62 - 3  # the first look is no skip: nothing was known
 
 
-def test_nothing_is_removed_before_every_driver_has_answered(labels: Lab, node_api: NodeApi) -> None:
+def test_nothing_is_removed_before_every_driver_responds(labels: Lab, node_api: NodeApi) -> None:
     node_api.labels["furiosa.ai/npu.count"] = "2"
     hung = (ReaderState(vendor=Vendor("furiosa"), found=True, up=False, reason="no answer"),)
     labels.collect(readers=hung, times=5)
@@ -112,7 +112,7 @@ def test_nothing_is_removed_before_every_driver_has_answered(labels: Lab, node_a
     assert len(node_api.patches) == 1
 
 
-def test_a_refused_apply_is_counted_and_tried_again(labels: Lab, node_api: NodeApi) -> None:
+def test_a_rejected_apply_is_counted_and_retried(labels: Lab, node_api: NodeApi) -> None:
     node_api.fail(refuse(403, "nodes is forbidden"))
     labels.collect(npu(0))
     assert (labels.sink.state.up, labels.sink.state.reason) == (False, "forbidden")
@@ -120,7 +120,7 @@ def test_a_refused_apply_is_counted_and_tried_again(labels: Lab, node_api: NodeA
     assert labels.sink.state.up
 
 
-def test_a_feature_file_holds_one_label_a_line_and_ends_with_the_agent(files: Lab, tmp_path: Path) -> None:
+def test_a_feature_file_has_one_label_per_line_and_expires(files: Lab, tmp_path: Path) -> None:
     files.collect(npu(0), npu(1))
     lines = (tmp_path / FILE).read_text().splitlines()
     assert lines[:2] == [
@@ -135,7 +135,7 @@ def test_a_feature_file_holds_one_label_a_line_and_ends_with_the_agent(files: La
     assert "# +expiry-time=2026-01-02T04:1" in (tmp_path / FILE).read_text()  # renewed long before its end
 
 
-def test_without_devices_the_file_goes(files: Lab, tmp_path: Path) -> None:
+def test_without_devices_the_file_is_removed(files: Lab, tmp_path: Path) -> None:
     files.collect(card(0))
     assert (tmp_path / FILE).exists()
     files.collect(card(0, health=LOST))
@@ -143,7 +143,7 @@ def test_without_devices_the_file_goes(files: Lab, tmp_path: Path) -> None:
     assert files.sink.state.up
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     write_file(tmp_path, {"a.example/x": "1"})
     with (tmp_path / FILE).open() as before:
         write_file(tmp_path, {"a.example/x": "2"})
@@ -152,7 +152,9 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [{"a.example/x": "1"}, {}])
-def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path, labels: dict[str, str]) -> None:
+def test_files_of_a_killed_writer_are_removed_with_the_next_write(
+    tmp_path: Path, labels: dict[str, str]
+) -> None:
     minutes_ago = time.time() - 300
     stay = [".accelscope.0a1b2c3e", ".accelscope-amd.0a1b2c3d", ".accelscope.notes", "accelscope.0a1b2c3d"]
     for name in (".accelscope.0a1b2c3d", *stay):
@@ -175,7 +177,7 @@ def test_a_planted_link_is_replaced_and_not_written_through(tmp_path: Path) -> N
     assert not (folder / FILE).is_symlink()
 
 
-def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_and_used_once_it_exists(tmp_path: Path) -> None:
     clock = Clock()
     folder = tmp_path / "features.d"
     lab = Lab(FeatureFileSink(folder, features, timing=clock.timing), clock)
@@ -188,7 +190,7 @@ def test_a_missing_folder_is_said_and_taken_up_when_it_comes(tmp_path: Path) -> 
     assert lab.sink.state.last_success == START + 30  # at the first look after the pause
 
 
-def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
+def test_a_folder_is_checked_without_changing_it(tmp_path: Path) -> None:
     check_folder(tmp_path)
     assert names(tmp_path) == []
     with pytest.raises(SinkError) as failed:
@@ -200,7 +202,7 @@ def test_a_folder_is_checked_without_a_trace(tmp_path: Path) -> None:
     assert failed.value.reason == "no_folder"
 
 
-def test_two_agents_of_a_node_do_not_take_each_others_labels(node_api: NodeApi, tmp_path: Path) -> None:
+def test_two_agents_of_a_node_do_not_remove_each_others_labels(node_api: NodeApi, tmp_path: Path) -> None:
     """As an agent for each of two vendors has: what one applies is not the other's to take away."""
     for vendor in ("amd", "nvidia"):
         writer, label = f"accelscope-{vendor}", f"accelscope.io/{vendor}.count"
