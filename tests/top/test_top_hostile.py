@@ -20,12 +20,12 @@ from accelscope.top.once import document, page
 from accelscope.top.screen.board import Feed
 from accelscope.top.sources.agents import AgentPoller
 from accelscope.top.sources.fleet import FleetSource
-from accelscope.top.sources.source import Answer, Credentials, Question, decoded, endpoint_of
+from accelscope.top.sources.source import Credentials, JsonResponse, Query, decode_json, endpoint_of
 from accelscope.top.view.frame import Choices, alert_lines, alerts, header
 from accelscope.top.view.history import History
+from accelscope.top.view.model import Kind, View
 from accelscope.top.view.processes import Tree
-from accelscope.top.view.shown import Kind, View
-from accelscope.top.view.table import Setting, plain
+from accelscope.top.view.table import RenderContext, plain
 from accelscope.top.view.text import ASCII, UNICODE
 
 ENDPOINT = endpoint_of("http://127.0.0.1:1", Credentials())
@@ -178,12 +178,12 @@ class Told:
     def __init__(self, answers: Mapping[str, bytes]) -> None:
         self._answers = answers
 
-    def get(self, path: str, tag: str | None = None) -> Answer:
+    def get(self, path: str, tag: str | None = None) -> JsonResponse:
         body = self._answers.get(urlsplit(path).path)
         if body is None:
-            raise KubeError(Reason.NOT_FOUND, f"{ENDPOINT.url}: answered 404", status=404)
+            raise KubeError(Reason.NOT_FOUND, f"{ENDPOINT.url}: HTTP status 404", status=404)
         try:
-            return Answer({}, decoded(body))
+            return JsonResponse({}, decode_json(body))
         except ValueError as error:
             raise KubeError(Reason.BAD_ANSWER, f"{ENDPOINT.url}: {error}") from None
 
@@ -197,10 +197,10 @@ def shown(view: View) -> str:
     for glyphs, trees in ((UNICODE, tuple(Tree)), (ASCII, (Tree.FLAT,))):
         history = History()
         history.note(view)
-        setting = Setting(glyphs, view.at, history)
-        texts += [page(view, Choices(tree=tree), setting, 100) for tree in trees]
-        found = alerts(view, setting)
-        lines = [*header(view, found, setting, 80, ""), *alert_lines(found, setting, 80, 5)]
+        context = RenderContext(glyphs, view.at, history)
+        texts += [page(view, Choices(tree=tree), context, 100) for tree in trees]
+        found = alerts(view, context)
+        lines = [*header(view, found, context, 80, ""), *alert_lines(found, context, 80, 5)]
         texts += [plain(line) for line in lines]
     json.loads(json.dumps(document(view), allow_nan=False))
     for text in texts:
@@ -211,14 +211,14 @@ def shown(view: View) -> str:
 def agent_view(body: bytes) -> View:
     poller = AgentPoller(ENDPOINT, 1.0)
     poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
-    poller.ask()
+    poller.poll()
     return View(kind=Kind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
 
 
-def fleet_view(answers: Mapping[str, bytes], question: Question) -> View:
+def fleet_view(answers: Mapping[str, bytes], query: Query) -> View:
     source = FleetSource(ENDPOINT, timeout_seconds=1.0)
     source._client = Told(answers)  # type: ignore[assignment]
-    return source.read(question)
+    return source.read(query)
 
 
 def written(value: Any) -> bytes:
@@ -251,8 +251,8 @@ def test_a_snapshot_with_something_else_in_it_is_shown_or_refused(
 @given(st.sampled_from(sorted(ANSWERS)), documents)
 def test_any_document_as_rows_of_a_fleet_is_shown_or_refused(path: str, value: Any) -> None:
     answers = {name: written(answer) for name, answer in ANSWERS.items()} | {path: written(value)}
-    for question in (Question(), Question(node=("oslo-1", "node-1"))):
-        shown(fleet_view(answers, question))
+    for query in (Query(), Query(node=("oslo-1", "node-1"))):
+        shown(fleet_view(answers, query))
 
 
 @many
@@ -262,17 +262,17 @@ def test_rows_with_something_else_in_them_are_shown_or_refused(path: str, new: l
     for at, what in new:
         value = changed(value, at, what)
     answers = {name: written(answer) for name, answer in ANSWERS.items()} | {path: written(value)}
-    for question in (Question(), Question(node=("oslo-1", "node-1"))):
-        shown(fleet_view(answers, question))
+    for query in (Query(), Query(node=("oslo-1", "node-1"))):
+        shown(fleet_view(answers, query))
 
 
 def test_what_is_good_is_shown() -> None:
     """Else the tests above would prove nothing."""
     answers = {name: written(answer) for name, answer in ANSWERS.items()}
-    whole = fleet_view(answers, Question())
+    whole = fleet_view(answers, Query())
     assert whole.error is None
     assert "oslo-1" in shown(whole)
-    one = fleet_view(answers, Question(node=("oslo-1", "node-1")))
+    one = fleet_view(answers, Query(node=("oslo-1", "node-1")))
     assert one.error is None
     assert "torchrun" in shown(one)
     assert agent_view(written(SNAPSHOTS["nvidia-mig"])).nodes[0].error is None
@@ -285,7 +285,7 @@ def test_number_that_cannot_be_is_refused_by_name(number: str) -> None:
     assert "a number that cannot be" in (node.error or "")
     rows = json.dumps(ANSWERS["/api/v1/summary"]).replace("300.0", number, 1)
     answers = {name: written(answer) for name, answer in ANSWERS.items()}
-    view = fleet_view({**answers, "/api/v1/summary": rows.encode()}, Question())
+    view = fleet_view({**answers, "/api/v1/summary": rows.encode()}, Query())
     assert "a number that cannot be" in (view.error or "")
 
 
@@ -305,7 +305,7 @@ def test_row_of_the_wrong_kind_says_which_field(path: str, key: str, value: Any,
     broken = next(
         changed(ANSWERS[path], i, value) for i, p in enumerate(places(ANSWERS[path])) if key in p[-1:]
     )
-    view = fleet_view({**answers, path: written(broken)}, Question())
+    view = fleet_view({**answers, path: written(broken)}, Query())
     assert view.error is not None
     assert view.error.startswith("its answer is not that of a fleet: ")
     assert error in view.error
@@ -316,7 +316,7 @@ def test_null_is_no_304() -> None:
     poller = AgentPoller(ENDPOINT, 1.0)
     for body in (written(SNAPSHOTS["nvidia-mig"]), b"null"):
         poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
-        poller.ask()
+        poller.poll()
     node = poller.node()
     assert len(node.devices) == 3
     assert "a snapshot is a JSON object" in (node.error or "")
@@ -335,13 +335,13 @@ def test_one_bad_agent_costs_the_others_nothing(capsys: pytest.CaptureFixture[st
 def test_a_fault_of_our_own_is_published_and_the_feed_goes_on() -> None:
     seen: list[View] = []
 
-    def read(question: Question) -> View:
+    def read(query: Query) -> View:
         if len(source.questions) < 3:
             raise RuntimeError("a fault")
         return View(kind=Kind.LOCAL, title="n", at=1.8e9)
 
     source = StillSource(read)
-    feed = Feed(source, Question(), 0.01, lambda view, _: seen.append(view))
+    feed = Feed(source, Query(), 0.01, lambda view, _: seen.append(view))
     feed.start()
     try:
         wait_until(lambda: len(seen) >= 4, "it goes on")
@@ -361,7 +361,7 @@ class Paged(Told):
         self.pages = 60
         self.asked: list[int] = []
 
-    def get(self, path: str, tag: str | None = None) -> Answer:
+    def get(self, path: str, tag: str | None = None) -> JsonResponse:
         if not path.startswith("/api/v1/nodes?"):
             return super().get(path, tag)
         number = int(dict(parse_qsl(urlsplit(path).query)).get("cursor", 0))
@@ -369,7 +369,7 @@ class Paged(Told):
         there = number < self.pages
         following = str(number + 1) if number + 1 < self.pages else None
         found = {"items": [ROW] if there else [], "total": self.pages, "next": following}
-        return Answer({}, found)
+        return JsonResponse({}, found)
 
 
 def test_page_far_down_costs_one_request_and_a_shorter_list_shows_its_last_page() -> None:
@@ -377,19 +377,19 @@ def test_page_far_down_costs_one_request_and_a_shorter_list_shows_its_last_page(
     paged = Paged()
     source._client = paged  # type: ignore[assignment]
     for number in range(50):
-        shown_page = source.read(Question(page=number)).overview
+        shown_page = source.read(Query(page=number)).overview
         assert shown_page is not None
         assert shown_page.page == number
     assert paged.asked == list(range(50))
     paged.pages = 48
-    shorter = source.read(Question(page=49)).overview
+    shorter = source.read(Query(page=49)).overview
     assert shorter is not None
     assert (shorter.page, shorter.has_next, len(shorter.nodes)) == (47, False, 1)
 
 
 def test_cursor_that_is_refused_for_ever_ends() -> None:
     class Refusing(Told):
-        def get(self, path: str, tag: str | None = None) -> Answer:
+        def get(self, path: str, tag: str | None = None) -> JsonResponse:
             if "cursor=" in path:
                 raise KubeError(Reason.BAD_ANSWER, f"{ENDPOINT.url}: 400", status=400)
             return super().get(path, tag)
@@ -398,7 +398,7 @@ def test_cursor_that_is_refused_for_ever_ends() -> None:
     answers["/api/v1/nodes"] = written({**ANSWERS["/api/v1/nodes"], "next": "x"})
     source = FleetSource(ENDPOINT, timeout_seconds=1.0)
     source._client = Refusing(answers)  # type: ignore[assignment]
-    view = source.read(Question(page=3))
+    view = source.read(Query(page=3))
     assert view.error is None
     assert view.overview is not None
     assert view.overview.page == 0

@@ -12,14 +12,14 @@ from accelscope.top.sources import fleet, from_snapshot
 from accelscope.top.view import devices, processes
 from accelscope.top.view.cells import conditions
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
-from accelscope.top.view.history import ALL, KEPT, History, sums_of
+from accelscope.top.view.history import ALL, READINGS_LIMIT, History, sums_of
+from accelscope.top.view.model import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.processes import Tree
-from accelscope.top.view.shown import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
-from accelscope.top.view.table import Setting, Sort, Span, Tone, place, plain, row_line, title_line
+from accelscope.top.view.table import RenderContext, Sort, Span, Tone, place, plain, row_line, title_line
 from accelscope.top.view.text import ASCII
 
-SETTING = Setting(ASCII, NOW)
+CONTEXT = RenderContext(ASCII, NOW)
 CHAT = {"namespace": "inference", "pod": "chat-1", "container": "vllm", "owner_kind": OwnerKind.POD}
 TRAIN = {"namespace": "research", "pod": "train-0", "container": "torch", "owner_kind": OwnerKind.POD}
 
@@ -38,7 +38,7 @@ TWO = view(
 
 
 def pids(choices: Choices, shown: View = TWO) -> list[int | None]:
-    return [row.pid for row in panes(shown, choices, SETTING)[1].rows]
+    return [row.pid for row in panes(shown, choices, CONTEXT)[1].rows]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_filter_looks_at_whose_a_process_is(text: str, expected: list[int]) -> N
 
 
 def test_filter_leaves_the_devices_on_which_something_fits() -> None:
-    shown = panes(TWO, Choices(text="alice"), SETTING)[0]
+    shown = panes(TWO, Choices(text="alice"), CONTEXT)[0]
     assert [row.device.index for row in shown.rows] == [0]
     assert shown.title == "devices 1 of 2"
 
@@ -89,7 +89,7 @@ def test_processes_follow_the_chosen_devices() -> None:
 
 
 def test_tree_by_pod_has_sums_at_every_level_and_folds() -> None:
-    rows = panes(TWO, Choices(tree=Tree.POD), SETTING)[1].rows
+    rows = panes(TWO, Choices(tree=Tree.POD), CONTEXT)[1].rows
     told = [(row.depth, row.label, row.pid, row.memory_bytes) for row in rows]
     assert told == [
         (0, "research/train-0", None, 12 * GIB),
@@ -101,7 +101,7 @@ def test_tree_by_pod_has_sums_at_every_level_and_folds() -> None:
         (0, "job 77", None, None),
         (1, "gromacs", 12, None),
     ]
-    folded = panes(TWO, Choices(tree=Tree.POD, folded=frozenset({rows[0].key})), SETTING)[1].rows
+    folded = panes(TWO, Choices(tree=Tree.POD, folded=frozenset({rows[0].key})), CONTEXT)[1].rows
     assert [row.label for row in folded][:2] == ["research/train-0", "inference/chat-1"]
     assert folded[0].utilization_ratio == pytest.approx(0.5)
 
@@ -122,12 +122,12 @@ def test_group_is_of_the_types_that_are_told(types: tuple[str | None, ...], told
         for each, kind in zip(found, types, strict=True)
     ]
     shown = view(node([device(0)], typed))
-    pod, container, *_ = panes(shown, Choices(tree=Tree.POD), SETTING)[1].rows
+    pod, container, *_ = panes(shown, Choices(tree=Tree.POD), CONTEXT)[1].rows
     assert (pod.type, container.type) == (told, told)
 
 
 def test_tree_by_device_shows_a_process_on_each_with_what_it_does_there() -> None:
-    rows = panes(TWO, Choices(tree=Tree.DEVICE, sorts={"processes": Sort("pid")}), SETTING)[1].rows
+    rows = panes(TWO, Choices(tree=Tree.DEVICE, sorts={"processes": Sort("pid")}), CONTEXT)[1].rows
     told = [(row.depth, row.pid, row.devices, row.memory_bytes) for row in rows]
     assert told == [
         (0, None, "0", 10 * GIB),
@@ -160,7 +160,7 @@ def test_tree_by_device_shows_a_process_on_each_with_what_it_does_there() -> Non
         ({"idle_seconds": 3600.0, "idle_ratio": 1.0}, ["IDLE"]),
         ({"idle_seconds": 0.0, "idle_ratio": 0.25}, ["IDLE"]),
         ({"idle_seconds": 1800.0}, ["ok"]),
-        ({"unusual": "power"}, ["ODD"]),
+        ({"unusual": "power"}, ["ANOMALY"]),
     ],
 )
 def test_what_is_sick_hot_full_or_idle_has_a_word(given: dict[str, Any], words: list[str]) -> None:
@@ -178,7 +178,7 @@ def test_a_shared_card_is_idle_by_the_shares_of_those_who_do_nothing() -> None:
     taken = Snapshot(node="n", taken_at=NOW, agent=agent, devices=(card, other), pod_usages=usages)
     shown = from_snapshot.node_view(taken, key="n", source="this node", age_seconds=0.0)
     assert [d.idle_ratio for d in shown.devices] == pytest.approx([2 / 3, 1.0])
-    text = page(view(shown), Choices(), SETTING, 200)
+    text = page(view(shown), Choices(), CONTEXT, 200)
     assert "1.7 idle" in text
     assert "IDLE 67%" in text
     assert "IDLE 2h30m" in text
@@ -200,17 +200,17 @@ def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:
         read_at=NOW - 252,
     )
     shown = view(node([device(0), hot, lost], notes=("pods: unreachable",)))
-    assert [alert.text for alert in alerts(shown, SETTING)] == [
+    assert [alert.text for alert in alerts(shown, CONTEXT)] == [
         "device 3 H100 80GB HBM3: LOST since 4m12s (not shown: off the bus)",
         "device 1 H100 80GB HBM3: HOT 91C, slows down at 89C; WARN (XID 94)",
-        "names of owners: pods: unreachable",
+        "attribution source pods: unreachable",
     ]
 
 
 def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
     silent = node([device(0, node="a")], name="a", source="http://a:9400", error="timeout", age_seconds=75.0)
     never = node(name="b", source="http://b:9400", error="refused", age_seconds=None, read=False)
-    upper, _ = panes(view(silent, never), Choices(), SETTING)
+    upper, _ = panes(view(silent, never), Choices(), CONTEXT)
     told = [plain(entry.heading) for entry in upper.entries if entry.heading is not None]
     assert told == [
         "a  http://a:9400  1 devices, - used  NO ANSWER, last read 1m15s ago: timeout",
@@ -225,14 +225,14 @@ def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
 def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str) -> None:
     sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
     shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
-    assert told in plain(header(shown, [], SETTING, 120, "")[1])
+    assert told in plain(header(shown, [], CONTEXT, 120, "")[1])
 
 
 def test_the_hottest_of_many_is_not_judged_without_the_limit_of_its_device() -> None:
     sums = Sums(devices=8, temperature_max_celsius=95.0)  # fine for a device that slows down at 110
     there = NodeSums(key="oslo/n1", cluster="oslo", node="n1", state="fresh", sums=sums)
     [heat] = [column for column in NODE_COLUMNS if column.name == "temperature_max_celsius"]
-    assert heat.span(node_row(there), SETTING) == Span("95C", Tone.PLAIN)
+    assert heat.span(node_row(there), CONTEXT) == Span("95C", Tone.PLAIN)
 
 
 def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
@@ -248,15 +248,15 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     summary: dict[str, Any] = {"total": {}, "groups": []}
     found = fleet.overview(summary, {"items": []}, health, {"items": []}, 0)
     shown = view(kind=Kind.FLEET, overview=found)
-    told = alerts(shown, SETTING)
+    told = alerts(shown, CONTEXT)
     assert [alert.text for alert in told] == [
-        "rome: out of reach: no route",
+        "rome: unreachable: no route",
         "oslo/n1 amd 1: LOST",
         "720 more, which the fleet lists at /api/v1/health",
     ]
-    assert "722 to look at" in plain(header(shown, told, SETTING, 120, "")[1])
-    assert plain(alert_lines(told, SETTING, 120, 2)[-1]) == "  and 721 more: ! lists them"
-    assert alert_lines(told, SETTING, 120, 0) == [], "a terminal of two lines has no room for them"
+    assert "722 problems" in plain(header(shown, told, CONTEXT, 120, "")[1])
+    assert plain(alert_lines(told, CONTEXT, 120, 2)[-1]) == "  and 721 more: ! lists them"
+    assert alert_lines(told, CONTEXT, 120, 0) == [], "a terminal of two lines has no room for them"
 
 
 def test_counts_of_a_cluster_that_was_never_reached_are_not_shown_as_zero() -> None:
@@ -270,8 +270,8 @@ def test_counts_of_a_cluster_that_was_never_reached_are_not_shown_as_zero() -> N
     found = fleet.overview({"total": {}, "groups": []}, clusters, health, {"items": []}, 0)
     rows = [cluster_row(cluster, None) for cluster in found.clusters]
     counts = [column for column in CLUSTER_COLUMNS if column.name in ("nodes", "devices", "processes")]
-    placed = place(counts, rows, 40, SETTING)
-    assert [plain(row_line(placed, row, SETTING)).split() for row in rows] == [
+    placed = place(counts, rows, 40, CONTEXT)
+    assert [plain(row_line(placed, row, CONTEXT)).split() for row in rows] == [
         ["0", "0", "0"],
         [ASCII.absent] * 3,
     ]
@@ -290,17 +290,17 @@ def test_used_memory_is_set_beside_the_total_of_the_same_devices_only() -> None:
     rows = [cluster_row(cluster, None) for cluster in found.clusters]
     [memory] = [column for column in CLUSTER_COLUMNS if column.name == "memory_used_bytes"]
     assert memory.text is not None
-    assert [memory.text(row, SETTING) for row in rows] == [
+    assert [memory.text(row, CONTEXT) for row in rows] == [
         Span("20.0/80.0G", Tone.PLAIN),
         Span("78.0G/-", Tone.WARN),  # nearly full, of devices that report both
     ]
-    assert "memory 78.0G/- " in plain(header(view(kind=Kind.FLEET, overview=found), [], SETTING, 120, "")[1])
+    assert "memory 78.0G/- " in plain(header(view(kind=Kind.FLEET, overview=found), [], CONTEXT, 120, "")[1])
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:
     rows = devices.rows_of(node([shown]), [shown], None, frozenset())
-    placed = place(devices.COLUMNS, rows, width, SETTING)
-    return plain(title_line(placed, SETTING, None)), plain(row_line(placed, rows[0], SETTING))
+    placed = place(devices.COLUMNS, rows, width, CONTEXT)
+    return plain(title_line(placed, CONTEXT, None)), plain(row_line(placed, rows[0], CONTEXT))
 
 
 def test_columns_give_way_by_priority_and_lines_never_exceed_the_width() -> None:
@@ -342,7 +342,7 @@ def test_partitions_stand_under_their_device_and_can_be_chosen() -> None:
     )
     other = device(1)
     shown = view(node([replace(cut, partitions=parts), other]))
-    rows = panes(shown, Choices(sorts={"devices": Sort("device", reverse=True)}), SETTING)[0].rows
+    rows = panes(shown, Choices(sorts={"devices": Sort("device", reverse=True)}), CONTEXT)[0].rows
     assert [(row.device.index, row.partition and row.partition.index) for row in rows] == [
         (1, None),
         (0, None),
@@ -363,10 +363,10 @@ def test_history_has_gaps_is_bounded_and_forgets_what_is_gone() -> None:
     history.note(TWO)
     assert history.of(first.key) == [0.9]
     assert history.of(second.key) == []
-    for _ in range(2 * KEPT):
+    for _ in range(2 * READINGS_LIMIT):
         history.note(view(node([replace(second, utilization_ratio=0.1)])))
     assert history.of(first.key) == []
-    assert len(history.of(second.key)) == KEPT
+    assert len(history.of(second.key)) == READINGS_LIMIT
     assert history.of(ALL)[-1] == pytest.approx(0.1)
 
 
@@ -384,9 +384,9 @@ def test_a_fleet_sorts_by_its_own_names(sort: Sort | None, spelled: str) -> None
 
 
 def test_processes_say_whose_they_are() -> None:
-    told = [processes.whose(each) for each in TWO.nodes[0].processes]
+    told = [processes.owner_text(each) for each in TWO.nodes[0].processes]
     assert told == ["inference/chat-1/vllm", "research/train-0/torch", "job 77"]
     unnamed = process(1, 0, owner_kind=OwnerKind.POD, owner="c60bfbfc-131e")
-    assert processes.whose(unnamed) == "pod c60bfbfc-131e"
+    assert processes.owner_text(unnamed) == "pod c60bfbfc-131e"
     container = process(1, 0, owner_kind=OwnerKind.CONTAINER, owner="e4196793e4e9abcdef")
-    assert processes.whose(container) == "container e4196793e4e9"
+    assert processes.owner_text(container) == "container e4196793e4e9"

@@ -20,10 +20,10 @@ from textual.pilot import Pilot
 from accelscope.model import OwnerKind
 from accelscope.top.screen.app import TopApp
 from accelscope.top.screen.table import Lines, Table
-from accelscope.top.sources.source import Question
+from accelscope.top.sources.source import Query
 from accelscope.top.view.frame import Choices
 from accelscope.top.view.history import sums_of
-from accelscope.top.view.shown import ClusterSums, Kind, NodeSums, Overview, Sums, View
+from accelscope.top.view.model import ClusterSums, Kind, NodeSums, Overview, Sums, View
 from accelscope.top.view.table import plain
 from accelscope.top.view.text import ASCII
 
@@ -42,7 +42,7 @@ Play = Callable[[Pilot[None], TopApp], Awaitable[None]]
 
 def play(source: StillSource, steps: Play, size: tuple[int, int] = (100, 30), **choices: Any) -> None:
     async def run() -> None:
-        app = TopApp(source, Question(), Choices(**choices), glyphs=ASCII, interval_seconds=0.5)
+        app = TopApp(source, Query(), Choices(**choices), glyphs=ASCII, interval_seconds=0.5)
         async with app.run_test(size=size) as pilot:
             await until(pilot, lambda: app.view is not None, "the first view")
             await steps(pilot, app)
@@ -219,7 +219,7 @@ def test_reading_that_hangs_does_not_hang_the_screen() -> None:
     answers = iter([view(NODE)])
     hangs, enough, over = threading.Event(), threading.Event(), threading.Event()
 
-    def slow(_: Question) -> View:
+    def slow(_: Query) -> View:
         known = next(answers, None)
         if known is None:
             hangs.set()
@@ -279,8 +279,8 @@ def test_own_process_gets_a_signal_after_the_question() -> None:
         async def steps(pilot: Pilot[None], app: TopApp) -> None:
             await pilot.press("k")
             await pilot.pause()
-            question = text_of(app)
-            assert f"Send SIGTERM to {child.pid} sleeper of me?" in question
+            query = text_of(app)
+            assert f"Send SIGTERM to {child.pid} sleeper of me?" in query
             await pilot.press("n")
             assert "no signal was sent" in said(app)
             assert child.poll() is None
@@ -314,11 +314,11 @@ def test_processes_elsewhere_and_gone_get_none() -> None:
     play(StillSource(lambda _: own(2**22 - 1)), gone)
 
 
-def fleet(question: Question) -> View:
-    if question.node is not None:
-        cluster, name = question.node
+def fleet(query: Query) -> View:
+    if query.node is not None:
+        cluster, name = query.node
         return view(replace(NODE, name=name, cluster=cluster), kind=Kind.FLEET, title="fleet")
-    names = [f"n{question.page * 2 + i}" for i in range(2)]
+    names = [f"n{query.page * 2 + i}" for i in range(2)]
     return View(
         kind=Kind.FLEET,
         title="fleet",
@@ -336,9 +336,9 @@ def fleet(question: Question) -> View:
                 for name in names
             ),
             nodes_total=6,
-            page=question.page,
-            has_next=question.page < 2,
-            troubles=("rome: out of reach",),
+            page=query.page,
+            has_next=query.page < 2,
+            troubles=("rome: unreachable",),
         ),
     )
 
@@ -372,9 +372,9 @@ def test_fleet_turns_pages_opens_a_node_and_comes_back() -> None:
 def test_fleet_whose_list_became_shorter_goes_on_with_the_last_page() -> None:
     state = {"devices": 0, "shorter": False}
 
-    def shrinking(question: Question) -> View:
+    def shrinking(query: Query) -> View:
         state["devices"] += 1
-        found = fleet(replace(question, page=0) if state["shorter"] else question)
+        found = fleet(replace(query, page=0) if state["shorter"] else query)
         assert found.overview is not None
         return replace(found, overview=replace(found.overview, sums=Sums(devices=state["devices"])))
 
@@ -390,7 +390,7 @@ def test_fleet_whose_list_became_shorter_goes_on_with_the_last_page() -> None:
 
 
 def test_cursor_stays_on_its_process_when_the_order_changes() -> None:
-    def moving(_: Question, count: list[int] = [0]) -> View:  # noqa: B006 - counts its calls
+    def moving(_: Query, count: list[int] = [0]) -> View:  # noqa: B006 - counts its calls
         count[0] += 1
         first, second, third = NODE.processes
         return view(replace(NODE, processes=(first, second, third) if count[0] < 2 else (third, first)))
@@ -411,7 +411,7 @@ def test_cursor_that_nobody_moved_stays_on_the_first_row(keys: tuple[str, ...]) 
     """So that a screen that is only watched does not scroll away with what was worst and is well again."""
     state = {"grown": False}
 
-    def growing(_: Question) -> View:
+    def growing(_: Query) -> View:
         most = 20 if state["grown"] else 1
         processes = [process(pid, 0, memory=pid * GIB) for pid in range(10, 10 + 2 * most)]
         return view(replace(NODE, processes=tuple(processes)))

@@ -24,10 +24,10 @@ from accelscope.top.screen.board import Feed
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
-from accelscope.top.sources.source import Credentials, Question, Source, endpoint_of
+from accelscope.top.sources.source import Credentials, Query, Source, endpoint_of
 from accelscope.top.view.frame import Choices, alerts
-from accelscope.top.view.shown import NodeView, View
-from accelscope.top.view.table import Setting
+from accelscope.top.view.model import NodeView, View
+from accelscope.top.view.table import RenderContext
 from accelscope.top.view.text import ASCII
 from accelscope.vendors.common.contract import ReaderOptions, Survey
 
@@ -59,11 +59,11 @@ def _await_agents() -> None:
         thread.join()  # they let go of their connections
 
 
-def until(source: Source, condition: Callable[[View], bool], question: Question | None = None) -> View:
+def until(source: Source, condition: Callable[[View], bool], query: Query | None = None) -> View:
     seen: list[View] = []
 
     def fulfilled() -> bool:
-        seen[:] = [source.read(question or Question())]
+        seen[:] = [source.read(query or Query())]
         return condition(seen[0])
 
     wait_until(fulfilled, "the view shows it")
@@ -125,9 +125,9 @@ def test_one_look_at_this_node_waits_until_its_reader_knows_its_devices(
     monkeypatch.setattr(assembly, "open_reader", opened)
     with started(LocalSource(AgentSettings(readers=("ascend",)), {}), 10.0) as source:
         source.settle()
-        view = source.read(Question())
+        view = source.read(Query())
     assert [device.index for device in view.nodes[0].devices] == [0, 1, 2]
-    assert alerts(view, Setting(ASCII, view.at)) == []
+    assert alerts(view, RenderContext(ASCII, view.at)) == []
 
 
 def test_agent_with_tls_and_token_is_read_and_nobody_without_them(
@@ -157,7 +157,7 @@ def test_agent_with_tls_and_token_is_read_and_nobody_without_them(
         for credentials, error in cases:
             with started(agents(url, **credentials)) as source:
                 source.settle()
-                [node] = source.read(Question()).nodes
+                [node] = source.read(Query()).nodes
             if error is None:
                 assert (node.error, len(node.devices)) == (None, 2)
             else:
@@ -192,7 +192,7 @@ def test_agents_are_asked_when_a_reading_is_wanted_now_however_slow_the_pace() -
     with stub_agent(stored("nvidia-mig")) as stub:
         source = agents(stub)
         source.hurry(HOUR)
-        feed = Feed(source, Question(), HOUR, lambda view, _: seen.append(view))
+        feed = Feed(source, Query(), HOUR, lambda view, _: seen.append(view))
         feed.start()
         try:
             wait_until(lambda: shown_now(lambda node: node.read), "the first reading")
@@ -213,7 +213,7 @@ def test_a_faster_pace_of_agents_counts_at_once() -> None:
 def test_known_snapshot_is_not_sent_again() -> None:
     with stub_agent(stored("nvidia-mig")) as stub, started(agents(stub)) as source:
         wait_until(lambda: len(stub.seen) >= 3)
-        [node] = source.read(Question()).nodes
+        [node] = source.read(Query()).nodes
         assert stub.seen[0] is None
         assert set(stub.seen[1:]) == {'W/"1-1"'}
         assert (node.error, len(node.devices)) == (None, 3)
@@ -225,9 +225,9 @@ def test_devices_of_a_vendor_that_is_not_known_are_told_as_missing() -> None:
     newer["readers"].append({"vendor": "acme", "found": True, "up": True})
     with stub_agent(newer) as stub, started(agents(stub)) as source:
         source.settle()
-        [node] = source.read(Question()).nodes
+        [node] = source.read(Query()).nodes
     assert (node.error, len(node.devices)) == (None, 2)
-    assert 'devices of vendors that this version does not know were left out: "acme" (1)' in node.troubles
+    assert 'left out devices of vendors that this version does not support: "acme" (1)' in node.troubles
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
         stub.body = body
         with started(agents(stub)) as source:
             source.settle()
-            [node] = source.read(Question()).nodes
+            [node] = source.read(Query()).nodes
     assert error in (node.error or "")
     assert node.devices == ()
 
@@ -325,18 +325,18 @@ def test_fleet_shows_the_sick_node_first_and_pages_of_the_rest(fleet: FleetProce
         assert [cluster.key for cluster in found.clusters] == ["berlin-1", "oslo-1"]
         assert (found.nodes[0].cluster, found.nodes[0].node) == ("oslo-1", "nvidia-shared-0003")
         assert any("oslo-1/nvidia-shared-0003 nvidia 1: LOST" in trouble for trouble in found.troubles)
-        question = Question(sort="node,cluster")
+        query = Query(sort="node,cluster")
         names: list[str] = []
         for page in range(3):
-            shown = source.read(Question(sort="node,cluster", page=page)).overview
+            shown = source.read(Query(sort="node,cluster", page=page)).overview
             assert shown is not None
             assert shown.page == page
             names += [node.key for node in shown.nodes]
         assert len(set(names)) == 12
-        beyond = source.read(Question(sort="node,cluster", page=9)).overview
+        beyond = source.read(Query(sort="node,cluster", page=9)).overview
         assert beyond is not None
         assert beyond.page == 2, "the last there is"
-        one = source.read(Question(sort=question.sort, cluster="berlin-1", text="0002")).overview
+        one = source.read(Query(sort=query.sort, cluster="berlin-1", text="0002")).overview
         assert one is not None
         assert [node.key for node in one.nodes] == ["berlin-1/nvidia-shared-0002"]
 
@@ -344,25 +344,25 @@ def test_fleet_shows_the_sick_node_first_and_pages_of_the_rest(fleet: FleetProce
 def test_node_of_a_fleet_has_its_devices_and_processes(fleet: FleetProcess) -> None:
     with started(_fleet(fleet)) as source:
         until(source, _is_lost)
-        [node] = source.read(Question(node=("oslo-1", "nvidia-shared-0003"))).nodes
+        [node] = source.read(Query(node=("oslo-1", "nvidia-shared-0003"))).nodes
         assert [device.index for device in node.devices] == [0, 1]
         assert node.devices[1].health is HealthState.LOST
         assert node.simulated
         assert any(process.pod for process in node.processes)
-        missing = source.read(Question(node=("oslo-1", "no-such-node")))
+        missing = source.read(Query(node=("oslo-1", "no-such-node")))
         error = "the fleet knows no node no-such-node in cluster oslo-1"
         assert (missing.error, missing.nodes[0].error) == (None, error)
-        setting = Setting(ASCII, missing.at)
-        told = [alert.text for alert in alerts(missing, setting)]
+        context = RenderContext(ASCII, missing.at)
+        told = [alert.text for alert in alerts(missing, context)]
         assert told == [error], "once"
-        assert page(missing, Choices(), setting, 120).count("no-such-node in") == 1
+        assert page(missing, Choices(), context, 120).count("no-such-node in") == 1
 
 
 def test_url_of_the_other_kind_of_server_is_told_with_what_to_do(fleet: FleetProcess) -> None:
     url = f"http://127.0.0.1:{fleet.port}"
     with started(agents(url)) as source:
         source.settle()
-        [node] = source.read(Question()).nodes
+        [node] = source.read(Query()).nodes
     assert node.error == f"this is a fleet, not an agent: use --fleet {url}"
 
 
@@ -371,7 +371,7 @@ def test_agent_given_as_a_fleet_is_told_as_such() -> None:
         stub.only = "/snapshot"
         source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
         with started(source):
-            views = [source.read(question) for question in (Question(), Question(node=("a", "b")))]
+            views = [source.read(query) for query in (Query(), Query(node=("a", "b")))]
     assert {view.error for view in views} == {"this is an agent, not a fleet: leave --fleet out"}
 
 
@@ -382,7 +382,7 @@ def test_fleet_that_goes_away_leaves_what_was_known_with_its_age(fleet: FleetPro
         until(source, _is_lost)
         source.stop()  # lets go of the connection
         object.__setattr__(endpoint, "port", 1)
-        view = source.read(Question())
+        view = source.read(Query())
     assert "cannot connect" in (view.error or "")
     assert view.overview is not None
     assert view.overview.nodes_total == 12
@@ -392,11 +392,11 @@ def test_fleet_that_goes_away_leaves_what_was_known_with_its_age(fleet: FleetPro
 def test_node_of_which_a_fleet_has_nothing_new_grows_older() -> None:
     row = {"cluster": "oslo", "node": "n1", "state": "fresh", "age_seconds": 5.0}
     with stub_agent({"node": row, "devices": [], "pods": [], "processes": []}) as stub:
-        question = Question(node=("oslo", "n1"))
+        query = Query(node=("oslo", "n1"))
         source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
         with started(source):
-            assert _age(source.read(question)) == 5.0
-            until(source, lambda view: _age(view) > 5.05, question)
+            assert _age(source.read(query)) == 5.0
+            until(source, lambda view: _age(view) > 5.05, query)
         assert set(stub.seen[1:]) == {'W/"1-1"'}, "it was sent once"
 
 
@@ -406,6 +406,6 @@ def test_what_is_no_fleet_is_told_as_such(body: bytes) -> None:
         stub.body = body
         source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
         with started(source):
-            view = source.read(Question())
+            view = source.read(Query())
     assert view.error is not None
     assert view.error.startswith(("its answer is not that of a fleet: ", "the answer is not JSON"))

@@ -92,7 +92,7 @@ def test_any_text_is_cut_to_its_width_and_is_printable(told: str) -> None:
     ],
 )
 def test_reason_says_the_state_no_second_time(reason: str | None, state: str, told: str | None) -> None:
-    assert text.reason_of(reason, state) == told
+    assert text.health_reason_text(reason, state) == told
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_reason_says_the_state_no_second_time(reason: str | None, state: str, to
     ],
 )
 def test_words_of_programs_are_spoken(code: str, told: str) -> None:
-    assert text.spoken(code) == told
+    assert text.humanize(code) == told
 
 
 def test_wide_letters_take_two_cells() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelscope.model import HealthState
-from accelscope.top.sources.source import Question
-from accelscope.top.view.shown import DeviceView, Kind, NodeView, ProcessView, Use, View
+from accelscope.top.sources.source import Query
+from accelscope.top.view.model import DeviceView, Kind, NodeView, ProcessView, Use, View
 
 GIB = 1 << 30
 NOW = 1_800_000_000.0
@@ -51,22 +51,22 @@ def view(*nodes: NodeView, kind: Kind = Kind.LOCAL, **values: Any) -> View:
 
 
 class StillSource:
-    """Always the same view, or what a function makes of the question."""
+    """Always the same view, or what a function makes of the query."""
 
-    def __init__(self, answer: View | Callable[[Question], View], kind: Kind = Kind.LOCAL) -> None:
+    def __init__(self, answer: View | Callable[[Query], View], kind: Kind = Kind.LOCAL) -> None:
         self.kind = kind
         self.title = "n"
         self.proc_root = "/proc"
-        self.questions: list[Question] = []
+        self.questions: list[Query] = []
         self.intervals: list[float] = []
         self._answer = answer
 
     def start(self) -> None:
         pass
 
-    def read(self, question: Question) -> View:
-        self.questions.append(question)
-        return self._answer(question) if callable(self._answer) else self._answer
+    def read(self, query: Query) -> View:
+        self.questions.append(query)
+        return self._answer(query) if callable(self._answer) else self._answer
 
     def settle(self) -> None:
         pass

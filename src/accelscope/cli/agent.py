@@ -8,18 +8,17 @@ from accelscope.cli.output import refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 DESCRIPTION = """\
-Reads this node's accelerators every few seconds and serves what it found: /metrics for Prometheus,
+Read the accelerators of this node every few seconds and serve the readings: /metrics for Prometheus,
 /snapshot as JSON, /healthz and /readyz for probes.
 
-Every option is also an environment variable (--exporter-port = EXPORTER_PORT) and a key of the YAML file that
---config-file names (exporterPort). An option on the command line goes before the environment, and that
-before the file."""
+Each option is also an environment variable (--exporter-port is EXPORTER_PORT) and a key of the YAML file
+given by --config-file (exporterPort). Options override environment variables, and these override the file."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "agent",
-        help="read this node's accelerators and serve Prometheus",
+        help="serve metrics of this node's accelerators for Prometheus",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -28,7 +27,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from accelscope.agent import app  # noqa: PLC0415 - --help needs none of it
+    from accelscope.agent import app  # noqa: PLC0415 - not needed for --help
     from accelscope.serve import ServeError  # noqa: PLC0415
 
     given = vars(arguments)

@@ -1,4 +1,4 @@
-"""`accelscope capture`: what this node's drivers print, masked, in one archive."""
+"""`accelscope capture`: the masked output of this node's drivers in one archive."""
 
 import argparse
 import os
@@ -16,31 +16,30 @@ from accelscope.config import ConfigError, add_arguments, load
 
 _NOTHING = 1
 _DEFAULT_OUTPUT = "accelscope-capture.tar.gz"
-_TOOL_SECONDS = 30.0  # tools are slow when a device is sick, which is when captures are made
-_FIRST_PERSON, _NOBODY = 1000, 65534  # user ids between belong to people
+_TOOL_SECONDS = 30.0  # tools are slow on unhealthy devices, which is when captures are made
+_FIRST_USER, _NOBODY = 1000, 65534  # range of the user ids of people
 
 DESCRIPTION = """\
-Runs the tools of every accelerator vendor on this node, reads the files that their
-drivers show, and saves all of it in one archive, to be attached to a bug report and
-dropped into the tests. It changes nothing.
+Run the tools of all accelerator vendors on this node, read the files of their drivers,
+and save the output in one archive for a bug report. Nothing on the node is changed.
 
-uuids, serial numbers, names of hosts and users, IP and MAC addresses are masked, the
-same value by the same mask, and of command lines only the program's name is kept. Look
-into the archive before you publish it all the same.
+UUIDs, serial numbers, host and user names, and IP and MAC addresses are masked; equal
+values get equal masks. Command lines are reduced to the name of the program. Check the
+archive before you publish it.
 
-In Kubernetes, run it in the agent's own container:
+In Kubernetes, run it in the container of the agent:
 
   kubectl exec -n NAMESPACE POD -- accelscope capture --output - > capture.tar.gz
 
-Exit code: 0 the archive was written (sources that failed are named in it), 1 there is
-nothing of any vendor on this node, 2 a setting is bad or the file cannot be written."""
+Exit code: 0 archive written (it lists sources that failed), 1 no accelerator software
+found on this node, 2 invalid setting, or the file cannot be written."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "capture",
-        usage="accelscope capture [-h] [--output FILE] [--dry-run] [--no-mask] [the agent's options]",
-        help="save what this node's drivers print, masked, for a bug report",
+        usage="accelscope capture [-h] [--output FILE] [--dry-run] [--no-mask] [agent options]",
+        help="save the masked output of this node's drivers for a bug report",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -48,13 +47,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--output",
         metavar="FILE",
         default=_DEFAULT_OUTPUT,
-        help=f"the archive, a new file (default {_DEFAULT_OUTPUT}); - is standard output",
+        help=f"archive to create (default {_DEFAULT_OUTPUT}); - for standard output",
     )
-    parser.add_argument("--dry-run", action="store_true", help="list what would be run and read, and stop")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the commands and files without running or reading them"
+    )
     parser.add_argument(
         "--no-mask",
         action="store_true",
-        help="save everything as it is, with names, numbers and command lines",
+        help="do not mask names, serial numbers, addresses and command lines",
     )
     add_arguments(parser, AgentSettings)
     parser.set_defaults(run=run)
@@ -71,11 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _dry_run(settings: AgentSettings) -> int:
-    from accelscope import capture  # noqa: PLC0415 - --help and bad settings need none of it
+    from accelscope import capture  # noqa: PLC0415 - not needed for --help and invalid settings
 
     roots = {"proc": settings.proc_root, "sys": settings.sys_root, "dev": settings.dev_root}
     for plan in capture.plans():
-        print(f"{plan.vendor}, where its tools are:")
+        print(f"{plan.vendor}, if its tools are installed:")
         for text in (*(command.text for command in plan.commands), *plan.then_text):
             print(f"  run   {text}")
         for tree in plan.trees:
@@ -90,13 +91,13 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
 
     to_stdout = arguments.output == "-"
     if not to_stdout and Path(arguments.output).exists():
-        raise Refused(f"{arguments.output} is there already: name another file with --output")
+        raise Refused(f"{arguments.output} already exists; choose another file with --output")
     if arguments.no_mask:
-        _say("NOT MASKED: the archive will hold names, serial numbers and command lines of this node")
+        _say("NOT MASKED: the archive will contain names, serial numbers and command lines of this node")
     options = replace(settings.reader_options, tool_timeout_seconds=_TOOL_SECONDS)
     gathered = capture.gather(capture.plans(), options, _say)
     if not gathered:
-        _say("nothing of any vendor was found; accelscope doctor tells what was looked for")
+        _say("no accelerator software found; run accelscope doctor for details")
         return _NOTHING
     users = tuple(_users(Path(settings.passwd_file)))
     mask = capture.Mask(capture.NodeNames(_hosts(settings), users))
@@ -105,13 +106,14 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
         files = capture.write_archive(output, gathered, hide=None if arguments.no_mask else mask.apply)
     failed = sum(one.error is not None or bool(one.exit_code) for one in gathered)
     where = "standard output" if to_stdout else arguments.output
-    _say(f"{files} files in {where}; {failed} sources gave nothing or not all (manifest.json says why)")
+    _say(f"{files} files in {where}; {failed} sources failed or are incomplete (see manifest.json)")
     return 0
 
 
 @contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
-    """A file that only its owner may read: masks hide much, not everything. Half of one does not stay."""
+    """A new file that only its owner may read, because masks do not hide everything. An incomplete file is
+    removed."""
     if name == "-":
         with _standard_output() as opened:
             yield opened
@@ -126,7 +128,7 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
-    """With a buffer of its own: Python's may be switched off, and then takes a part for the whole."""
+    """With its own buffer: sys.stdout may be unbuffered, and then write() may write only a part."""
     try:
         with open(sys.stdout.fileno(), "wb", closefd=False) as opened:
             yield opened
@@ -155,7 +157,7 @@ def _users(passwd: Path) -> Iterator[str]:
         return
     for line in text.splitlines():
         cells = line.split(":")
-        if len(cells) > 2 and cells[2].isdecimal() and _FIRST_PERSON <= int(cells[2]) < _NOBODY:
+        if len(cells) > 2 and cells[2].isdecimal() and _FIRST_USER <= int(cells[2]) < _NOBODY:
             yield cells[0]
 
 

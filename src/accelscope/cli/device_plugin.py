@@ -1,4 +1,4 @@
-"""`accelscope device-plugin`: offers a node's accelerators to its kubelet."""
+"""`accelscope device-plugin`: offers the accelerators of a node to its kubelet."""
 
 import argparse
 import os
@@ -8,23 +8,23 @@ from accelscope.config import ConfigError, add_arguments
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
 
 DESCRIPTION = """\
-Offers this node's accelerators to its kubelet, so that pods can ask for them:
+Offer the accelerators of this node to its kubelet, so that pods can request them:
 
     resources: {limits: {beta.furiosa.ai/npu: 1}}
 
-Furiosa's cards by default; --vendor serves NVIDIA's, AMD's and Ascend's devices in the same way. It watches
-their health, registers again when the kubelet restarts, and serves /metrics, /healthz and /readyz.
+The default vendor is Furiosa; --vendor selects NVIDIA, AMD or Ascend. The plugin watches the health of the
+devices, registers again when the kubelet restarts, and serves /metrics, /healthz and /readyz.
 
-Every option is also an environment variable (--default-pe = DEFAULT_PE) and a key of the YAML file that
---config-file names:
+Each option is also an environment variable (--default-pe is DEFAULT_PE) and a key of the YAML file given by
+--config-file:
 
     defaultPe: Single
     interval: 10
     disabledDevices:
       - {devName: npu1, nodeName: node-7}
 
-With a file, the options that the file is for cannot be given beside it (see --config-file). A changed file
-takes effect at once; pluginDir, socketName and resourceName need a restart, and the log says so."""
+Options that are keys of the file cannot be combined with it (see --config-file). Changes of the file take
+effect at once, except for pluginDir, socketName and resourceName, which require a restart."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,7 +39,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from accelscope.serve import ServeError  # noqa: PLC0415 - --help needs none of it
+    from accelscope.serve import ServeError  # noqa: PLC0415 - not needed for --help
 
     given = vars(arguments)
     try:

@@ -1,4 +1,4 @@
-"""`accelscope discover`: the labels that say which accelerators a node has, once."""
+"""`accelscope discover`: node labels that describe the accelerators of a node."""
 
 import argparse
 import json
@@ -16,33 +16,30 @@ from accelscope.model import Snapshot
 
 _FAILED = 1
 DESCRIPTION = """\
-Looks once at this node's accelerators and prints the labels that say which they
-are: how many, product, family, memory, versions of driver and firmware, and the
-machine. It changes nothing unless --apply is given; the agent keeps the same
-labels up to date by itself with --feature-labels.
+Read the accelerators of this node once and print node labels that describe them:
+number, product, family, memory, versions of driver and firmware, and the machine.
+Nothing is written without --apply. The agent keeps the same labels up to date with
+--feature-labels.
 
-  accelscope discover                                what labels there would be
-  accelscope discover --apply                        put them on the Node object
-  accelscope discover --apply --feature-labels nfd   write the feature file of
+  accelscope discover                                print the labels
+  accelscope discover --apply                        write them to the Node object
+  accelscope discover --apply --feature-labels nfd   write a feature file for
                                                      Node Feature Discovery
 
-Labels on the Node that an earlier --apply or the agent has put there and that
-are no longer true are taken away, if they were written with the same --readers
-(others are another field manager, or another feature file). In a pod,
---node-name (NODE_NAME, from the field spec.nodeName) names the Node; elsewhere
-give --kube-api-url and --kube-token-file too. The right to patch nodes is
-needed; a feature file needs none.
+--apply removes outdated labels that the agent or an earlier --apply has written
+with the same --readers. In a pod, set --node-name (NODE_NAME, from the field
+spec.nodeName); elsewhere, set --kube-api-url and --kube-token-file too. Writing to
+the Node requires the right to patch nodes; a feature file requires none.
 
-Exit code: 0 done (a node without accelerators has no labels), 1 a driver cannot
-be read, so that nothing is written, or the labels cannot be written, 2 a setting
-is bad."""
+Exit code: 0 done (a node without accelerators has no labels), 1 a driver cannot be
+read, and nothing is written, or the labels cannot be written, 2 invalid setting."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "discover",
-        usage="accelscope discover [-h] [--output {labels,json,nfd}] [--apply] [the agent's options]",
-        help="print or write the labels that say which accelerators this node has",
+        usage="accelscope discover [-h] [--output {labels,json,nfd}] [--apply] [agent options]",
+        help="print or write node labels that describe this node's accelerators",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,12 +47,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--output",
         choices=("labels", "json", "nfd"),
         default="labels",
-        help="what is printed: one label a line, a JSON document, or a feature file (default labels)",
+        help="format: one label per line, a JSON document, or a feature file (default labels)",
     )
     parser.add_argument(
         "--apply",
         action="store_true",
-        help="also write them: to a feature file with --feature-labels nfd, else to the Node object",
+        help="write the labels to the Node object, or to a feature file with --feature-labels nfd",
     )
     add_arguments(parser, AgentSettings)
     parser.set_defaults(run=run)
@@ -72,10 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
     """The exit code, and whether a call into a driver hangs."""
-    from accelscope.agent.node_sinks import features  # noqa: PLC0415
     from accelscope.agent.collector import read_once  # noqa: PLC0415 - --help and bad settings need none of it
+    from accelscope.agent.node_sinks import features  # noqa: PLC0415
 
-    logging.getLogger("accelscope").addHandler(logging.NullHandler())  # what it would say is said below
+    logging.getLogger("accelscope").addHandler(logging.NullHandler())  # problems are printed below
     node = settings.node_name or socket.gethostname()
     snapshot = read_once(settings, node)
     labels = features(settings)(snapshot)
@@ -90,7 +87,7 @@ def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> t
 
 
 class _Writer:
-    """Found before anything is read: what is bad about the settings is said at once. Raises ConfigError."""
+    """Created before the node is read, so that invalid settings are reported first. Raises ConfigError."""
 
     def __init__(self, loaded: Loaded[AgentSettings]) -> None:
         from accelscope.agent.assembly import attribution_options  # noqa: PLC0415
@@ -105,7 +102,7 @@ class _Writer:
         if self._folder is None:
             api_server = attribution_options(settings, self._node, os.environ).api_server
             if api_server is None:
-                raise ConfigError("--apply: not in a cluster; give --kube-api-url, or --feature-labels nfd")
+                raise ConfigError("--apply: not in a cluster; set --kube-api-url, or --feature-labels nfd")
             self._client = Client(api_server)
 
     def write(self, labels: Mapping[str, str]) -> int:
@@ -116,7 +113,9 @@ class _Writer:
 
         try:
             if self._folder is not None:
-                write_file(self._folder, labels, writer=self._writer)  # without an end: nobody renews it
+                write_file(
+                    self._folder, labels, writer=self._writer
+                )  # does not expire, because nothing renews it
             elif self._client is not None:
                 apply_labels(self._client, self._node, labels, writer=self._writer)
         except (KubeError, SinkError) as error:
@@ -129,7 +128,7 @@ class _Writer:
 
 
 def _unread(snapshot: Snapshot) -> list[str]:
-    """Of each driver that does not tell which devices it has: what it says instead."""
+    """One line per driver that was found and cannot be read."""
     return [
         f"{reader.vendor}: {reader.reason or 'no device answers'}"
         for reader in snapshot.readers
@@ -138,9 +137,9 @@ def _unread(snapshot: Snapshot) -> list[str]:
 
 
 def _unfinished(snapshot: Snapshot) -> list[str]:
-    """Of each driver that was read without all that its tools would have told."""
+    """One line per driver whose tools timed out."""
     return [
-        f"{reader.vendor}: a tool gave no answer in time, and labels may lack what it tells: --reader-timeout"
+        f"{reader.vendor}: a tool timed out, so labels may be missing; increase --reader-timeout"
         for reader in snapshot.readers
         if reader.up and any(counted.reason == "tool_timeout" for counted in reader.errors)
     ]

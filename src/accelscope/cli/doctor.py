@@ -1,4 +1,4 @@
-"""`accelscope doctor`: what was looked for on this node, what was found, and what to do."""
+"""`accelscope doctor`: checks a node and explains problems."""
 
 import argparse
 import json
@@ -10,22 +10,21 @@ from accelscope.cli.output import refuse, to_the_end
 from accelscope.config import ConfigError, Loaded, add_arguments, load
 
 DESCRIPTION = """\
-Looks at this node as the agent would, and says what was found, what is missing
-and what to do about it. Give it the agent's options, environment and file, so
-that it looks at what the agent would use; in Kubernetes, run it in the agent's
-own container:
+Check this node with the settings of the agent, and print what was found, what is
+missing and how to fix it. Use the same options, environment variables and
+configuration file as the agent. In Kubernetes, run it in the container of the agent:
 
   kubectl exec -n NAMESPACE POD -- accelscope doctor
 
-Exit code: 0 all is fine (notes included: a node without a driver is no fault),
-1 there are warnings, 2 there are errors or a setting is bad."""
+Exit code: 0 no problems (a node without a driver is not a problem), 1 warnings,
+2 errors or an invalid setting."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "doctor",
-        usage="accelscope doctor [-h] [--json] [the agent's options]",
-        help="say what was looked for on this node, what was found, and what to do",
+        usage="accelscope doctor [-h] [--json] [agent options]",
+        help="check this node and explain problems",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _examine(loaded: Loaded[AgentSettings], *, as_json: bool) -> tuple[int, bool]:
-    """The exit code, and whether something hangs."""
-    from accelscope import doctor  # noqa: PLC0415 - --help and bad settings need none of it
+    """The exit code, and whether a call hangs."""
+    from accelscope import doctor  # noqa: PLC0415 - not needed for --help and invalid settings
 
     subject = doctor.Subject(loaded=loaded, environ=os.environ)
     report = doctor.examine(subject, doctor.areas_for(loaded.settings))
@@ -52,7 +51,7 @@ def _examine(loaded: Loaded[AgentSettings], *, as_json: bool) -> tuple[int, bool
         print(json.dumps(doctor.document(report), indent=2))
     else:
         written = doctor.text(report)
-        # A terminal that cannot show a driver's word must not keep the rest from being read.
+        # Replace characters that the terminal cannot show.
         encoding = sys.stdout.encoding or "utf-8"
         print(written.encode(encoding, "replace").decode(encoding))
     return report.exit_code, report.hung

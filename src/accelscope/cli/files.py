@@ -1,4 +1,5 @@
-"""`accelscope files`: what is installed beside the program for clusters, dashboards and services."""
+"""`accelscope files`: the chart, manifests, dashboards, rules and units that are installed with the
+program."""
 
 import argparse
 import os
@@ -10,65 +11,65 @@ from typing import NoReturn
 import accelscope
 from accelscope.cli.output import Refused, refuse
 
-# Name -> where below the folder, and what it is.
+# Name -> path below the folder, description.
 FILES = {
-    "chart": ("chart", "Helm chart of agent, device plugin and fleet, with dashboards and rules in it"),
-    "dashboards": ("chart/dashboards", "dashboards for Grafana"),
-    "examples": ("examples", "a pod that asks for an accelerator"),
-    "manifests": ("manifests", "what the chart makes, for kubectl apply"),
-    "rules": ("chart/rules", "recording rules and alerts for Prometheus"),
-    "systemd": ("systemd", "unit of the agent, for machines without Kubernetes"),
+    "chart": ("chart", "Helm chart of agent, device plugin and fleet, including dashboards and rules"),
+    "dashboards": ("chart/dashboards", "Grafana dashboards"),
+    "examples": ("examples", "a pod that requests an accelerator"),
+    "manifests": ("manifests", "the rendered chart, for kubectl apply"),
+    "rules": ("chart/rules", "Prometheus recording rules and alerts"),
+    "systemd": ("systemd", "systemd unit of the agent, for machines without Kubernetes"),
 }
 _WIDTH = max(map(len, FILES))
 _LISTING = "\n".join(f"  {name:<{_WIDTH}}  {meaning}" for name, (_, meaning) in FILES.items())
 DESCRIPTION = f"""\
-Tells where the files are that came with this version of the program, or copies them:
+Print the path of files that are installed with this version, or copy them:
 
 {_LISTING}
 
-  accelscope files                        what there is
-  accelscope files chart                  where it is: helm install accelscope "$(accelscope files chart)"
-  accelscope files dashboards --to DIR    a copy to change or to keep
+  accelscope files                        list them
+  accelscope files chart                  print the path: helm install accelscope "$(accelscope files chart)"
+  accelscope files dashboards --to DIR    copy them
 
-Exit code: 0 done, 2 they are not there or cannot be copied."""
+Exit code: 0 done, 2 the files are not installed or cannot be copied."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "files",
-        help="say where chart, manifests, dashboards, rules and unit are, or copy them",
+        help="locate or copy the chart, manifests, dashboards, rules and systemd unit",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", choices=tuple(FILES), metavar="NAME", help="one of those above")
-    parser.add_argument(
-        "--to", type=Path, metavar="DIR", help="copy it there; a folder that does not exist yet"
-    )
+    parser.add_argument("--to", type=Path, metavar="DIR", help="copy to this folder, which must not exist")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        _tell(arguments.name, arguments.to)
+        _print_or_copy(arguments.name, arguments.to)
     except Refused as refusal:
         return refuse("files", refusal)
     return 0
 
 
-def _tell(name: str | None, copy: Path | None) -> None:
+def _print_or_copy(name: str | None, copy: Path | None) -> None:
     if name is None and copy is not None:
-        raise Refused(f"--to needs a NAME: {', '.join(FILES)}")
+        raise Refused(f"--to requires a NAME: {', '.join(FILES)}")
     if name is None:
         print(_LISTING)
         return
     folder = installed_files()
     if folder is None:
-        raise Refused("this installation has none, as in container images; a wheel and the sources have them")
+        raise Refused(
+            "this installation, such as a container image, has no files; use a wheel or the sources"
+        )
     found = folder / FILES[name][0]
     if copy is None:
         print(found)
     elif copy.exists():
-        raise Refused(f"{copy} is there already: name another folder with --to")
+        raise Refused(f"{copy} already exists; choose another folder with --to")
     else:
         _copy(found, copy)
 
@@ -104,6 +105,6 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def installed_files() -> Path | None:
-    """Beside the modules where they come from a wheel (setup.py puts them there), else in the repository."""
+    """Next to the modules if installed from a wheel (see setup.py), otherwise in the repository."""
     package = Path(accelscope.__file__).resolve().parent
     return next((each for each in (package / "files", package.parents[1] / "deploy") if each.is_dir()), None)

@@ -1,4 +1,4 @@
-"""`accelscope fleet`: many clusters behind one API."""
+"""`accelscope fleet`: one API for many clusters."""
 
 import argparse
 import os
@@ -9,9 +9,9 @@ from accelscope.config import ConfigError, add_arguments, load
 from accelscope.fleet.settings import FleetSettings
 
 DESCRIPTION = """\
-Reads the accelerators of many clusters and serves them as one: a REST API and a live stream.
+Read the accelerators of many clusters and serve them through a web page, a REST API and a live stream.
 
-Without a list it reads the cluster that kubectl would talk to. --clusters-file names a list:
+Without a list, it reads the current cluster of kubectl. --clusters-file is a list of clusters:
 
     clusters:
       - id: berlin
@@ -22,23 +22,22 @@ Without a list it reads the cluster that kubectl would talk to. --clusters-file 
           tokenFile: /etc/accelscope/paris.token
           caFile: /etc/accelscope/paris.crt
 
-Every option is also an environment variable (--refresh-interval = REFRESH_INTERVAL) and a key of the YAML
-file that --config-file names (refreshInterval).
+Each option is also an environment variable (--refresh-interval is REFRESH_INTERVAL) and a key of the YAML
+file given by --config-file (refreshInterval).
 
-    accelscope fleet token create NAME
+To create a token for the API, with its entry for --tokens-file:
 
-makes a token for the API, and the lines for --tokens-file."""
+    accelscope fleet token create NAME"""
 
 _ABOUT_ENTRY = """\
-# The token is shown this once. This is for --tokens-file, which keeps its hash only;
-# where it has tokens already, add the entry to their list.
+# The token is printed only once. Add this entry, which contains its hash, to --tokens-file.
 """
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "fleet",
-        help="serve the accelerators of many clusters as one",
+        help="serve the accelerators of many clusters through one API",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,25 +48,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _add_token_parser(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=False)
-    token = commands.add_parser("token", help="make tokens for the API")
+    token = commands.add_parser("token", help="create tokens for the API")
     token_commands = token.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = token_commands.add_parser(
         "create",
-        help="print a new token, and the lines for --tokens-file",
-        description="Prints a new token, which is kept nowhere, and the lines for --tokens-file, which hold "
-        "its hash only.",
+        help="print a new token and its entry for --tokens-file",
+        description="Print a new token, which is not stored, and its entry for --tokens-file, which contains "
+        "only its hash.",
     )
-    create.add_argument("name", metavar="NAME", help="whose token it is: letters, digits, - _ and .")
+    create.add_argument("name", metavar="NAME", help="name of the token: letters, digits, - _ and .")
     create.add_argument(
-        "--scope", choices=("read", "admin"), default="read", help="what it may do. Default: read."
+        "--scope", choices=("read", "admin"), default="read", help="permissions of the token (default read)"
     )
     create.add_argument(
         "--cluster",
         action="append",
         metavar="ID",
-        help="a cluster that it may see; may be given several times. Default: all.",
+        help="restrict the token to this cluster; can be repeated (default: all clusters)",
     )
-    create.add_argument("--expires", metavar="TIME", help="until when, such as 2027-01-01T00:00:00Z")
+    create.add_argument("--expires", metavar="TIME", help="expiry time, such as 2027-01-01T00:00:00Z")
     create.set_defaults(run=create_token)
 
 
@@ -99,5 +98,5 @@ def create_token(arguments: argparse.Namespace) -> int:
     except ConfigError as error:
         return refuse("fleet", error)
     print(made.token)
-    print(f"{_ABOUT_ENTRY}tokens:\n{made.entry}", end="", file=sys.stderr)  # with it, a whole file
+    print(f"{_ABOUT_ENTRY}tokens:\n{made.entry}", end="", file=sys.stderr)
     return 0

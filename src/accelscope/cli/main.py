@@ -1,4 +1,4 @@
-"""Entry point: one command, sub-commands. A sub-command's module is imported only when it is the one."""
+"""Entry point. Only the module of the requested command is imported."""
 
 import sys
 
@@ -12,35 +12,35 @@ try:
 
     from accelscope import __version__
     from accelscope.cli.output import to_the_last_line
-except KeyboardInterrupt:  # before there is a main() that answers it
+except KeyboardInterrupt:  # before main() can handle it
     sys.exit(130)
 
 COMMANDS = {
-    "agent": "read this node's accelerators and serve Prometheus",
-    "capture": "save what this node's drivers print, masked, for a bug report",
+    "agent": "serve metrics of this node's accelerators for Prometheus",
+    "capture": "save the masked output of this node's drivers for a bug report",
     "completion": "print a script that lets a shell complete this command",
     "device-plugin": "offer this node's accelerators to its kubelet",
-    "discover": "print or write the labels that say which accelerators this node has",
-    "doctor": "say what was looked for on this node, what was found, and what to do",
-    "files": "say where chart, manifests, dashboards, rules and unit are, or copy them",
-    "fleet": "serve the accelerators of many clusters as one",
-    "parse": "print as JSON what is made of a tool's saved output",
-    "simulate": "make nodes and clusters with simulated accelerators",
-    "top": "show in the terminal what accelerators do, and who does it",
+    "discover": "print or write node labels that describe this node's accelerators",
+    "doctor": "check this node and explain problems",
+    "files": "locate or copy the chart, manifests, dashboards, rules and systemd unit",
+    "fleet": "serve the accelerators of many clusters through one API",
+    "parse": "parse the saved output of a vendor's tool and print JSON",
+    "simulate": "create nodes and clusters with simulated accelerators",
+    "top": "show accelerators and their processes in the terminal",
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports errors in one line, and accepts no abbreviations: they would break when options are added."""
+    """Reports errors in one line, and rejects abbreviations, which new options would break."""
 
-    _options: argparse.ArgumentParser | None = None  # only the options of a parser that has commands
+    _options: argparse.ArgumentParser | None = None  # the options of a parser with commands
     _commands: Collection[str] = ()
-    _has_words = False  # arguments that are no options
-    _given: list[str] | None = None  # while it parses
+    _has_words = False  # positional arguments
+    _given: list[str] | None = None  # during parsing
 
     def __init__(self, **options: Any) -> None:
-        # argparse makes a formatter for every option, and one without a width imports shutil and compressors:
-        # half a mebibyte that an agent would keep.
+        # argparse creates a formatter for every option. Without a width it imports shutil and compressors,
+        # half a mebibyte in the agent.
         formatter = partial(options.get("formatter_class", argparse.HelpFormatter), width=_columns() - 2)
         super().__init__(**{**options, "allow_abbrev": False, "formatter_class": formatter})
 
@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **options)
 
     def add_subparsers(self, **options: Any) -> Any:
-        """After the options."""
+        """Must be called after the options are added."""
         self._options = argparse.ArgumentParser(
             parents=[self], add_help=False, allow_abbrev=False, exit_on_error=False
         )
@@ -58,13 +58,12 @@ class _Parser(argparse.ArgumentParser):
         return subparsers
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Unknown arguments are rejected by the parser of the command that they were given to, which can name
-        its own help; argparse would leave them to the first parser."""
+        """Reject unknown arguments in the parser of the command, so that the error refers to its --help."""
         if self._given is not None:  # one of the two rounds of parse_known_intermixed_args
             return super().parse_known_args(args, namespace)
         self._given = list(sys.argv[1:] if args is None else args)
-        # Options may stand between words, but not before a command, which has its own, and not with a --:
-        # argparse forgets it after its first round.
+        # Options may stand between positional arguments, but not before a command, and not together with --,
+        # which argparse drops in its first round.
         mixed = self._has_words and self._options is None and "--" not in self._given
         parse = super().parse_known_intermixed_args if mixed else super().parse_known_args
         try:
@@ -95,12 +94,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _is_flag(word: str) -> bool:
-    """Rather than a number below zero."""
+    """Whether it is an option and not a negative number."""
     return word.startswith("-") and word.lstrip("-")[:1].isalpha() and "=" not in word
 
 
 def _columns() -> int:
-    """Of the terminal, as shutil.get_terminal_size returns them."""
+    """Width of the terminal, like shutil.get_terminal_size."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -111,12 +110,12 @@ def _columns() -> int:
 
 
 def make_parser(commands: Collection[str]) -> argparse.ArgumentParser:
-    """That of these commands; it knows the others' names only."""
+    """With the options of these commands; the others have only their names."""
     parser = _Parser(
         prog="accelscope",
-        description="What every accelerator in a Kubernetes fleet is doing, and which pod is doing it.",
-        epilog="accelscope COMMAND --help tells more about a command. In bash, Tab completes commands and "
-        "options after `source <(accelscope completion bash)`; accelscope completion knows zsh and fish too.",
+        description="Monitor GPUs and NPUs in Kubernetes, with attribution to pods.",
+        epilog="Run accelscope COMMAND --help for the options of a command. For completion in bash, run "
+        "`source <(accelscope completion bash)`; zsh and fish are supported too.",
     )
     parser.add_argument("--version", action="version", version=f"accelscope {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -130,15 +129,15 @@ def make_parser(commands: Collection[str]) -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     try:
-        return to_the_last_line(lambda: _carry_out(sys.argv[1:] if arguments is None else arguments))
+        return to_the_last_line(lambda: _run(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # who reads what it says of itself has gone: `accelscope capture 2>&1 | head`
+    except BrokenPipeError:  # the reader has exited: `accelscope capture 2>&1 | head`
         sys.stderr.close()
         return 141
 
 
-def _carry_out(given: list[str]) -> int:
+def _run(given: list[str]) -> int:
     chosen = [word for word in given if not word.startswith("-")][:1]
     parsed = make_parser(chosen).parse_args(given)
     code: int = parsed.run(parsed)

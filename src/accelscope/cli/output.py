@@ -1,4 +1,4 @@
-"""Standard output that cannot be written: a full disk is told in one line, a reader who has gone is not."""
+"""Errors of standard output, the end of commands, and one-line error messages."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ _FAILED, _READER_GONE = 2, 141
 
 
 class Unwritable(Exception):
-    """No OSError: what a command says of its files, and argparse's silence, are not for standard output."""
+    """Standard output cannot be written. Not an OSError, because commands handle those as errors of files."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
@@ -43,23 +43,23 @@ class _Output:
 
 
 def to_the_last_line(command: Callable[[], int]) -> int:
-    """Its exit code, or that of output which cannot be written: nothing is left for the interpreter to write
-    when it ends, which would say so in its own way."""
+    """Run a command and flush its output, so that the interpreter does not print errors of its own at exit.
+    Returns the exit code."""
     before = sys.stdout
     output = cast(TextIO, _Output(before)) if before is not None else before  # None: it was closed
     sys.stdout = output
     try:
         return written(_ended(command))
     except Unwritable as failure:
-        return _tell(failure)
+        return _report(failure)
     finally:
         if sys.stdout is output:
             sys.stdout = before
-        _let_go_of_errors()
+        _flush_stderr()
 
 
 def _ended(command: Callable[[], int]) -> int:
-    """Also where it ends otherwise, as --help and Ctrl-C do, what it printed is written."""
+    """Flush the output also after --help and Ctrl-C."""
     try:
         return command()
     except (SystemExit, KeyboardInterrupt, BrokenPipeError):
@@ -68,11 +68,11 @@ def _ended(command: Callable[[], int]) -> int:
 
 
 def written(code: int) -> int:
-    """The exit code once all that was printed is written."""
+    """Flush the output and return the exit code."""
     try:
         _flush()
     except Unwritable as failure:
-        return _tell(failure)
+        return _report(failure)
     return code
 
 
@@ -81,7 +81,7 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _tell(failure: Unwritable) -> int:
+def _report(failure: Unwritable) -> int:
     _drop(sys.stdout)
     if failure.reader_gone:  # `accelscope parse ... | head`
         return _READER_GONE
@@ -90,8 +90,8 @@ def _tell(failure: Unwritable) -> int:
     return _FAILED
 
 
-def _let_go_of_errors() -> None:
-    """Nobody can be told that standard error is full, and no command has failed by it."""
+def _flush_stderr() -> None:
+    """Ignore a standard error that cannot be written."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
@@ -100,7 +100,7 @@ def _let_go_of_errors() -> None:
 
 
 def _drop(stream: TextIO) -> None:
-    """What it holds, and what still comes."""
+    """Discard buffered and further output."""
     with suppress(OSError):  # of a stream that is no file
         descriptor = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -108,13 +108,9 @@ def _drop(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-# --- ending ------------------------------------------------------------
-# How a command that reads this node ends: no tool outlives it, and no driver call that hangs keeps it.
-
-
 def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
-    """Its exit code. `command` gives that, and whether a call into a driver hangs: a thread inside one would
-    keep the interpreter from ending."""
+    """Run a command that reads this node, end its tools, and return its exit code. `command` also returns
+    whether a driver call hangs; its thread would keep the interpreter from exiting."""
     try:
         code, hangs = command()
     finally:
@@ -125,26 +121,18 @@ def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
     return code
 
 
-# --- refusal ------------------------------------------------------------
-# A command that is not carried out as it was given.
-
-
 class Refused(Exception):
-    """The text says what to change."""
+    """Invalid arguments. The text says what to change."""
 
 
 def refuse(command: str, reason: object) -> int:
-    """Say why in one line on standard error. The exit code."""
-    with suppress(OSError):  # a full disk does not change what the code says
+    """Print one line to standard error and return the exit code."""
+    with suppress(OSError):
         print(f"accelscope {command}: {reason}", file=sys.stderr)
     return 2
 
 
-# --- extras ------------------------------------------------------------
-# What the bare install lacks, and how to get it.
-
-
-# Extra -> the modules that its commands import, of every package that it asks for.
+# Extra -> modules of its packages.
 EXTRAS = {
     "device-plugin": ("grpc", "google.protobuf"),
     "fleet": ("aiohttp", "msgspec", "numpy"),
@@ -153,7 +141,7 @@ EXTRAS = {
 
 
 def missing(extra: str) -> str | None:
-    """One line on what is not installed and what to do; None where all of it is there."""
+    """An error text if a module of the extra is not installed."""
     for module in EXTRAS[extra]:
         if not _is_installed(module):
             return f"{module} is not installed; install the extra where accelscope is: {_ways(extra)}"
@@ -161,7 +149,7 @@ def missing(extra: str) -> str | None:
 
 
 def _ways(extra: str) -> str:
-    """Into the environment that runs accelscope, which with pipx is not the user's."""
+    """Commands that install the extra into the environment of accelscope."""
     wanted = f"'accelscope[{extra}]'"
     return f"pip install {wanted} (with pipx: pipx runpip accelscope install {wanted})"
 

@@ -1,4 +1,4 @@
-"""`accelscope parse SOURCE [FILE]`: what we make of a saved output, as JSON, on any machine."""
+"""`accelscope parse SOURCE [FILE]`: parses the saved output of a tool and prints JSON."""
 
 import argparse
 import json
@@ -18,22 +18,21 @@ _LIMIT_BYTES = 64 * 2**20
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "parse",
-        help="print as JSON what is made of a tool's saved output",
-        description="Reads the saved output of a vendor's tool and prints as JSON what AccelScope makes of "
-        "it, in the units of its model. What is absent is left out; why stands in `absent`.",
-        epilog="Exit code: 0 if the output was read, 1 if the document has an `error` (the output is a "
-        "message of the tool, or not an output of this source), 2 if the command itself is wrong. Lines "
-        "under `rejected` beside values are no error.",
+        help="parse the saved output of a vendor's tool and print JSON",
+        description="Parse the saved output of a vendor's tool and print the values as JSON in base units. "
+        "Absent values are left out; `absent` contains the reasons.",
+        epilog="Exit code: 0 if the output was parsed, 1 if the document has an `error` (an error message of "
+        "the tool, or output of another source), 2 for invalid arguments. `rejected` lines are not errors.",
     )
-    parser.add_argument("source", nargs="?", metavar="SOURCE", help="kind of output; --list names them")
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="kind of output (see --list)")
     parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="its file; - or none: standard input"
+        "file", nargs="?", default="-", metavar="FILE", help="file with the output (default: standard input)"
     )
-    parser.add_argument("--list", action="store_true", help="name the sources and stop")
+    parser.add_argument("--list", action="store_true", help="list the sources and exit")
     parser.add_argument(
         "--fields",
         metavar="NAMES",
-        help="columns of a CSV without a header line, separated by commas; a header line in the file wins",
+        help="column names of a CSV without a header line, separated by commas",
     )
     parser.set_defaults(run=run)
 
@@ -58,14 +57,14 @@ def document(source: Source, parsed: Parsed) -> dict[str, Any]:
         "source": source.name,
         "devices": [_device(device) for device in parsed.devices],
         "processes": plain(parsed.processes),
-        **_told_besides(source, parsed),
+        **_further_keys(source, parsed),
         "error": plain(parsed.error),
         "rejected": plain(parsed.rejected),
     }
 
 
-def _told_besides(source: Source, parsed: Parsed) -> dict[str, Any]:
-    """Lists are there also when the text could not be read, as `devices` is: `error` says which it is."""
+def _further_keys(source: Source, parsed: Parsed) -> dict[str, Any]:
+    """Lists are present even if the text could not be parsed, like `devices`."""
     match source.tells:
         case "containers":
             return {"containers": plain(parsed.containers or ())}

@@ -15,7 +15,7 @@ from accelscope.cli.output import missing, refuse
 from accelscope.config import BadValue, Choice, Duration, Kind, WholeNumber, argument
 from accelscope.config.settings import key_name
 from accelscope.simulate import (
-    AlreadyMoving,
+    AlreadyRunning,
     CompileError,
     DescriptionError,
     Fault,
@@ -28,9 +28,9 @@ from accelscope.simulate.fleet.description import DESCRIPTION, FleetSpec, load_f
 from accelscope.simulate.fleet.faults import (
     DEVICE_FAULTS,
     FleetFault,
-    Trouble,
+    FleetFaultKind,
     read_faults,
-    read_trouble,
+    read_fleet_fault,
     write_faults,
 )
 from accelscope.simulate.fleet.recording import RecordingError
@@ -41,26 +41,24 @@ if TYPE_CHECKING:
     from accelscope.simulate.fleet.fleet import SimulatedFleet
 
 
-# --- simulate fleet ------------------------------------------------------------
-# `accelscope simulate fleet` and `fleet-fault`: clusters without hardware.
-
+# --- accelscope simulate fleet and fleet-fault
 
 _FLEET = """\
-Answer for the API servers of several clusters, each with its nodes, their agents behind the pod proxy, and
-what collectors write on Node objects. DIR gets clusters.yaml, which `accelscope fleet` is pointed at. A FILE
-says all that the options say, but for --port.
+Run simulated API servers of several clusters, with their nodes, their agents behind the pod proxy, and the
+annotations of collectors on Node objects. Use DIR/clusters.yaml as --clusters-file of `accelscope fleet`.
+FILE replaces all options except --port.
 """
 _FLEET_EXAMPLES = """\
 examples:
   accelscope simulate fleet /tmp/fleet --clusters 3 --nodes 40 &
   accelscope fleet --clusters-file /tmp/fleet/clusters.yaml
-  accelscope simulate fleet /tmp/fleet mine.yaml          from a description of your own
+  accelscope simulate fleet /tmp/fleet mine.yaml          from your own description
   accelscope simulate fleet-fault /tmp/fleet hot --cluster berlin-1 --node nvidia-h100x8-0007 --device 2
 """
 
 
 class _ErrorCode(Kind[int]):
-    """Vendors write theirs with 0x."""
+    """Decimal, or hexadecimal with 0x."""
 
     allowed = "a number such as 31 or 0x80e01801"
 
@@ -89,69 +87,71 @@ _FAULT_KEYS = ("cluster", "node", "vendor", "device", "code", "process", "second
 def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     fleet = actions.add_parser(
         "fleet",
-        help="clusters of nodes, answered by one process",
+        help="run simulated clusters in one process",
         description=_FLEET,
         epilog=_FLEET_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    fleet.add_argument("folder", metavar="DIR", type=Path, help="gets clusters.yaml, tokens and faults.yaml")
-    fleet.add_argument("description", metavar="FILE", nargs="?", type=Path, help="a description of the fleet")
-    fleet.add_argument("--clusters", type=_COUNT, metavar="N", help="how many (default 3)")
-    fleet.add_argument("--nodes", type=_COUNT, metavar="N", help="of each cluster (default 40)")
+    fleet.add_argument(
+        "folder", metavar="DIR", type=Path, help="folder for clusters.yaml, tokens and faults.yaml"
+    )
+    fleet.add_argument("description", metavar="FILE", nargs="?", type=Path, help="description of the fleet")
+    fleet.add_argument("--clusters", type=_COUNT, metavar="N", help="number of clusters (default 3)")
+    fleet.add_argument("--nodes", type=_COUNT, metavar="N", help="nodes per cluster (default 40)")
     fleet.add_argument(
         "--kind",
         dest="kinds",
         action="append",
         metavar="NODE",
-        help="a ready-made node or a YAML file; may be repeated (default: a mix of vendors)",
+        help="built-in node or YAML file; can be repeated (default: a mix of vendors)",
     )
     fleet.add_argument(
         "--interval",
         dest="interval_seconds",
         type=argument(Duration(0.1, 86_400)),
         metavar="DURATION",
-        help="between readings of an agent: who asks N times as often finds 1/N changed (default 10s)",
+        help="collection interval of the agents (default 10s)",
     )
-    fleet.add_argument("--seed", type=_COUNT, metavar="N", help="what everything is derived from (default 1)")
+    fleet.add_argument("--seed", type=_COUNT, metavar="N", help="seed of the random numbers (default 1)")
     fleet.add_argument(
         "--port",
         type=argument(WholeNumber(1, _LAST_PORT)),
         metavar="PORT",
-        help="of the first API server, the others follow (default: free ones)",
+        help="port of the first API server; the others use the next ports (default: free ports)",
     )
     _add_fault_parser(actions)
 
 
 def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    meanings: dict[str, str] = {kind: kind.meaning for kind in FleetFault}
+    meanings: dict[str, str] = {kind: kind.meaning for kind in FleetFaultKind}
     meanings |= {kind: kind.meaning for kind in DEVICE_FAULTS}
     width = max(map(len, meanings))
     kinds = "\n".join(f"  {kind:<{width}}  {meaning}" for kind, meaning in meanings.items())
     fault = actions.add_parser(
         "fleet-fault",
-        help="break something of a fleet that runs, or mend it",
-        description="Set a fault of a simulated fleet, or end it with --clear. Without a kind: what is set.",
+        help="set or clear a fault of a running fleet",
+        description="Set or clear a fault of a simulated fleet. Without KIND, list the current faults.",
         epilog=f"kinds:\n{kinds}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    fault.add_argument("folder", metavar="DIR", type=Path, help="the fleet's folder")
+    fault.add_argument("folder", metavar="DIR", type=Path, help="folder of the fleet")
     fault.add_argument("kind", metavar="KIND", nargs="?", help="see below")
-    fault.add_argument("--cluster", metavar="ID", help="whose")
-    fault.add_argument("--node", metavar="NAME", help="which node; none: the cluster's API server")
+    fault.add_argument("--cluster", metavar="ID", help="cluster with the fault")
+    fault.add_argument("--node", metavar="NAME", help="node with the fault (default: the API server)")
     fault.add_argument(
-        "--vendor", choices=simulated_names(), help="on a node of several vendors: whose device"
+        "--vendor", choices=simulated_names(), help="vendor of the device, on a node with several vendors"
     )
-    fault.add_argument("--device", type=_DEVICE, metavar="N", help="for faults of one device: which, from 0")
-    fault.add_argument("--code", type=ERROR_CODE, metavar="N", help="for errors that have a code: which")
-    fault.add_argument("--process", metavar="NAME", help="for idle: processes of this name")
+    fault.add_argument("--device", type=_DEVICE, metavar="N", help="index of the device, from 0")
+    fault.add_argument("--code", type=ERROR_CODE, metavar="N", help="error code")
+    fault.add_argument("--process", metavar="NAME", help="for idle: name of the processes")
     fault.add_argument(
         "--seconds",
         type=argument(Duration(0, 3600)),
         metavar="DURATION",
-        help="for what is slow: by how much",
+        help="delay, for slow faults",
     )
-    fault.add_argument("--schema", metavar="VERSION", help="for agent_schema: which")
-    fault.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
+    fault.add_argument("--schema", metavar="VERSION", help="for agent_schema: schema version")
+    fault.add_argument("--clear", action="store_true", help="clear the fault; without KIND, clear all faults")
 
 
 def run_fleet(arguments: argparse.Namespace) -> int:
@@ -202,7 +202,7 @@ def run_fault(arguments: argparse.Namespace) -> int:
     else:
         given = {key: getattr(arguments, key) for key in _FAULT_KEYS if getattr(arguments, key) is not None}
         section = Options({"kind": arguments.kind, **given})
-        wanted = read_trouble(section, nodes)
+        wanted = read_fleet_fault(section, nodes)
         section.finish()
         others = tuple(trouble for trouble in current if not trouble.same_as(wanted))
         if arguments.clear and len(others) == len(current):
@@ -214,11 +214,11 @@ def run_fault(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _named(troubles: tuple[Trouble, ...]) -> str:
+def _named(troubles: tuple[FleetFault, ...]) -> str:
     return ", ".join(map(_name, troubles)) or "nothing"
 
 
-def _name(trouble: Trouble) -> str:
+def _name(trouble: FleetFault) -> str:
     words = [trouble.cluster, trouble.node or "", trouble.process or ""]
     if trouble.device is not None:
         words.append(f"device {trouble.device}")
@@ -229,40 +229,40 @@ ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"fleet": run_fleet, "
 
 
 _DESCRIPTION = """\
-Make a folder that looks like a node with accelerators of one vendor or several: their libraries and tools,
-/proc, /sys and /dev, with a load that moves. A node that runs pods has an API server and a kubelet's socket
-that know them. The ordinary agent is pointed at it all by its ordinary settings.
+Create a folder that simulates a node with accelerators of one or several vendors: libraries, tools, /proc,
+/sys and /dev, with a changing load. If the node runs pods, an API server and a kubelet socket are simulated
+too. Use the options or the agent.yaml that the command prints to run the agent on it.
 """
 _EXAMPLES = """\
 examples:
-  accelscope simulate list                             which nodes there are
-  accelscope simulate run nvidia-h100x8 /tmp/node      make one and keep it moving
-  accelscope simulate fault /tmp/node hang --device 3  break something while it runs ...
-  accelscope simulate fault /tmp/node hang --device 3 --clear     ... and mend it
-  accelscope simulate show nvidia-h100x8 > mine.yaml   begin a description of your own
-  accelscope simulate build mine.yaml /tmp/mine --at 60   one instant, standing still
-  accelscope simulate fleet /tmp/fleet --clusters 3 --nodes 40    whole clusters
+  accelscope simulate list                             list the built-in nodes
+  accelscope simulate run nvidia-h100x8 /tmp/node      create a node and update it continuously
+  accelscope simulate fault /tmp/node hang --device 3  set a fault
+  accelscope simulate fault /tmp/node hang --device 3 --clear     clear it
+  accelscope simulate show nvidia-h100x8 > mine.yaml   start your own description
+  accelscope simulate build mine.yaml /tmp/mine --at 60   create a node without updates
+  accelscope simulate fleet /tmp/fleet --clusters 3 --nodes 40    simulate clusters
 """
 _FAULT_NOTE = """\
-A vendor has only some of them; what it has not, and which codes, tools and errors it knows, is told when
-something else is asked for.
+A vendor supports only some of these faults. The error for an unsupported fault, code, tool or error name
+lists the supported ones.
 """
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "simulate",
-        help="make nodes and clusters with simulated accelerators",
+        help="create nodes and clusters with simulated accelerators",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="names of the ready-made nodes")
+    listing = actions.add_parser("list", help="list the built-in nodes")
     listing.add_argument("--vendor", choices=simulated_names(), help="only nodes with devices of this vendor")
     show = actions.add_parser("show", help="print the description of a node")
-    show.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
+    show.add_argument("node", metavar="NODE", help="built-in node or YAML file")
     build = _node_parser(actions, "build", "make the folder, showing one instant")
     build.add_argument(
         "--at", type=argument(Duration()), default=0.0, metavar="DURATION", help="simulated time (default 0)"
@@ -273,10 +273,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         type=argument(Duration(0.05)),
         default=1.0,
         metavar="DURATION",
-        help="between updates (default 1s)",
+        help="time between updates (default 1s)",
     )
     run_parser.add_argument(
-        "--no-kubernetes", action="store_true", help="without the API server and the kubelet's socket"
+        "--no-kubernetes", action="store_true", help="do not simulate the API server and the kubelet's socket"
     )
     _add_fault_parser_simulate(actions)
     add_parsers(actions)
@@ -286,8 +286,8 @@ def _node_parser(
     actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, meaning: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=meaning)
-    parser.add_argument("node", metavar="NODE", help="a ready-made node or a YAML file")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a new folder, or one made by this before")
+    parser.add_argument("node", metavar="NODE", help="built-in node or YAML file")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="new folder, or folder of a simulated node")
     return parser
 
 
@@ -296,23 +296,25 @@ def _add_fault_parser_simulate(actions: "argparse._SubParsersAction[argparse.Arg
     kinds = "\n".join(f"  {kind:<{width}}  {kind.meaning}" for kind in FaultKind)
     parser = actions.add_parser(
         "fault",
-        help="break something of a node, or mend it",
-        description="Set a fault of a simulated node, or end it with --clear. Without a kind: what is set.",
+        help="set or clear a fault of a node",
+        description="Set or clear a fault of a simulated node. Without KIND, list the current faults.",
         epilog=f"kinds:\n{kinds}\n\n{_FAULT_NOTE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the node's folder")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of the node")
     parser.add_argument(
         "kind", metavar="KIND", nargs="?", type=argument(Choice(*FaultKind)), help="see below"
     )
-    parser.add_argument("--vendor", choices=simulated_names(), help="on a node of several vendors: whose")
+    parser.add_argument("--vendor", choices=simulated_names(), help="vendor, on a node with several vendors")
     parser.add_argument(
-        "--device", type=argument(WholeNumber(0)), metavar="N", help="for faults of one device: which, from 0"
+        "--device", type=argument(WholeNumber(0)), metavar="N", help="index of the device, from 0"
     )
-    parser.add_argument("--code", type=ERROR_CODE, metavar="N", help="for errors that have a code: which")
-    parser.add_argument("--tool", metavar="NAME", help="for a vendor that has several tools: which")
-    parser.add_argument("--error", metavar="NAME", help="for tool_error: which")
-    parser.add_argument("--clear", action="store_true", help="end it; without a kind, end all that were set")
+    parser.add_argument("--code", type=ERROR_CODE, metavar="N", help="error code")
+    parser.add_argument("--tool", metavar="NAME", help="tool, for a vendor with several tools")
+    parser.add_argument("--error", metavar="NAME", help="for tool_error: name of the error")
+    parser.add_argument(
+        "--clear", action="store_true", help="clear the fault; without KIND, clear all faults"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -328,7 +330,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         return _failed(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except (AlreadyMoving, CompileError, RecordingError) as error:
+    except (AlreadyRunning, CompileError, RecordingError) as error:
         return _failed(error)
 
 

@@ -1,6 +1,5 @@
 """`accelscope top`: a terminal view of this node, of several agents, or of a fleet.
 
-`sources` read and make a `view.shown.View`, which is all that the rest knows; `view` turns it into sorted,
-filtered rows and lines of text without knowing a screen; `screen` shows them with Textual; `once` and
-`document` print them and need no Textual.
+`sources` create a `view.model.View`. `view` turns it into sorted and filtered rows and lines of text.
+`screen` shows them with Textual, and `once` prints them without Textual.
 """

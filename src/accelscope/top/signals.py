@@ -1,5 +1,6 @@
-"""A signal to a process of one's own, and to that process only: a pid can be another's by the time one has
-read the question."""
+"""Sends a signal to a process of the same user. A process descriptor and checks of its start time and user
+make sure that the pid has not been reused.
+"""
 
 import os
 import select
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accelscope.attribution.processes import boot_time, proc_stat, started_at
-from accelscope.top.view.shown import ProcessView
+from accelscope.top.view.model import ProcessView
 
 PROC = Path("/proc")
 SIGNALS = (
@@ -22,16 +23,16 @@ SIGNALS = (
     signal.SIGCONT,
     signal.SIGKILL,
 )
-_SAME_SECONDS = 2.0  # by which two accounts of one start may differ: the clock may have been set since
+_SAME_SECONDS = 2.0  # tolerance of start times, because the clock may have been set
 
 
 class Refusal(Exception):
-    """No signal is sent; the text says why."""
+    """No signal is sent. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Holds the process by a descriptor, which a later process of the same pid does not fit."""
+    """A process, identified by a descriptor that a later process with the same pid does not match."""
 
     pid: int
     name: str
@@ -43,7 +44,7 @@ class Target:
         try:
             signal.pidfd_send_signal(self.descriptor, number)
         except ProcessLookupError:
-            raise Refusal(f"{self.pid} {self.name} has ended meanwhile") from None
+            raise Refusal(f"{self.pid} {self.name} has ended") from None
         except OSError as error:
             raise Refusal(f"{number.name} to {self.pid} {self.name}: {error.strerror}") from None
 
@@ -52,17 +53,15 @@ class Target:
 
 
 def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> Target:
-    """The process that was seen. Raises Refusal where it is gone, another's, or not surely that one."""
+    """Raises Refusal if the process has ended, belongs to another user, or may be a different one."""
     if Path(proc_root).resolve() != PROC:
-        raise Refusal(
-            f"what is shown is read from {proc_root}: its pids are not those of this machine's /proc"
-        )
+        raise Refusal(f"the processes are read from {proc_root}, not from /proc of this machine")
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         raise Refusal(f"{process.pid} {process.name or ''} has ended".rstrip()) from None
     except OSError as error:
-        raise Refusal(f"{process.pid} cannot be reached: {error.strerror}") from None
+        raise Refusal(f"cannot open process {process.pid}: {error.strerror}") from None
     try:
         _check(process, descriptor, seen_at)
     except BaseException:
@@ -75,25 +74,25 @@ def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:
     try:
         started, uid = _started(process.pid), _uid(process.pid)
     except (OSError, ValueError):
-        raise Refusal(f"{process.pid} {process.name or '?'}: /proc tells nothing of it") from None
+        raise Refusal(f"cannot read {process.pid} {process.name or '?'} from /proc") from None
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if poll.poll(0):
         raise Refusal(f"{process.pid} {process.name or '?'} has ended")
-    another = f"{process.pid} is another process by now: it was started after what is shown"
+    another = f"{process.pid} is now a different process"
     if started > seen_at + _SAME_SECONDS:
         raise Refusal(another)
     if process.started_at is not None and abs(started - process.started_at) > _SAME_SECONDS:
         raise Refusal(another)
     if uid != os.getuid():
         raise Refusal(
-            f"{process.pid} {process.name or '?'} is of {process.user or f'user {uid}'}: "
-            "signals are sent to processes of one's own only"
+            f"{process.pid} {process.name or '?'} belongs to {process.user or f'user {uid}'}; "
+            "signals can only be sent to your own processes"
         )
 
 
 def _started(pid: int) -> float:
-    """Seconds since the epoch."""
+    """Unix time."""
     booted = boot_time((PROC / "stat").read_text(errors="replace"))
     if booted is None:
         raise ValueError("no btime")

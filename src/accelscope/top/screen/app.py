@@ -1,4 +1,4 @@
-"""What keys and mouse do."""
+"""Keys and mouse, help, the list of problems, and the dialog for signals."""
 
 import signal
 from collections.abc import Callable, Sequence
@@ -19,51 +19,47 @@ from accelscope.top.screen.table import Lines, Table
 from accelscope.top.signals import SIGNALS, Target
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
+from accelscope.top.view.model import Kind
 from accelscope.top.view.overview import SumsRow
 from accelscope.top.view.processes import ProcessRow
-from accelscope.top.view.shown import Kind
 from accelscope.top.view.table import Line, Sort, Span, Tone, next_sort
 from accelscope.top.view.text import Glyphs, clean
 
-# --- sheets ------------------------------------------------------------
-# Screens that lie over the tables: help, all alerts, and the question before a signal.
-
-
 _KEY_WIDTH = 18
 HELP: tuple[tuple[str, str | None], ...] = (
-    ("Look", None),
-    ("Tab", "go to the other table"),
-    ("arrows", "move, as PgUp, PgDn, Home, End and the mouse wheel do"),
-    ("/", "filter by words in pod, namespace, container, user, command, pid, node or model"),
-    ("Esc", "take back: the filter, then the choice of devices, then the node of a fleet"),
-    ("s  S", "sort by the next or the previous column; click a title to sort by it"),
-    ("r", "turn the order round"),
-    ("t", "processes flat, by pod and container, or by device"),
-    ("Enter", "fold or open a group; choose this device alone; in a fleet, open a node or choose a cluster"),
-    ("Space", "choose a device or partition: the processes follow (a second click does too)"),
-    ("[  ]", "in a fleet, the page of nodes before and after"),
-    ("!", "all that is wrong, in full"),
-    ("Time", None),
-    ("p", "pause, and go on"),
-    ("+  -", "read less or more often"),
-    ("F5", "read now"),
-    ("Act", None),
-    ("k", "send a signal to the process under the cursor: on this node, to your own, after a question"),
-    ("Ctrl-Z", "leave it for the shell; fg comes back"),
+    ("Navigation", None),
+    ("Tab", "switch to the other table"),
+    ("arrows", "move the cursor; also PgUp, PgDn, Home, End and the mouse wheel"),
+    ("/", "filter by pod, namespace, container, user, command, pid, node or model"),
+    ("Esc", "clear the filter, then the selected devices; then leave the node of a fleet"),
+    ("s  S", "sort by the next or the previous column, or click a column title"),
+    ("r", "reverse the order"),
+    ("t", "show processes flat, by pod and container, or by device"),
+    ("Enter", "fold or unfold a group; select only this device; in a fleet, open a node or select a cluster"),
+    ("Space", "select a device or partition and show only its processes (or click it twice)"),
+    ("[  ]", "previous and next page of nodes of a fleet"),
+    ("!", "list all problems"),
+    ("Refresh", None),
+    ("p", "pause or resume"),
+    ("+  -", "longer or shorter interval"),
+    ("F5", "refresh now"),
+    ("Actions", None),
+    ("k", "send a signal to the process at the cursor (your own processes on this node; asks first)"),
+    ("Ctrl-Z", "suspend; fg resumes"),
     ("q", "quit"),
-    ("Words of the column state", None),
-    ("LOST CRIT WARN", "the device's health as its driver tells it"),
-    ("STALE", "it could not be read the last time; an agent shows no old value, a fleet its last"),
-    ("HOT", "5 degrees or less below where it slows down by itself (from 90 where that is not told)"),
-    ("SLOW", "it is slowed down: by heat, by its power limit, by the board"),
-    ("FULL", "95 % of its memory or more is in use"),
-    ("IDLE", "a pod holds it and did nothing with it for half an hour or more"),
-    ("ODD", "the fleet finds it out of its own habit"),
+    ("States of a device", None),
+    ("LOST CRIT WARN", "health of the device: lost, critical or warning"),
+    ("STALE", "the last read failed; a fleet still shows the last values"),
+    ("HOT", "at most 5 degrees below the slowdown temperature, or at least 90 degrees if that is unknown"),
+    ("SLOW", "clocks are reduced because of heat, a power limit or the board"),
+    ("FULL", "at least 95 % of its memory is in use"),
+    ("IDLE", "allocated to a pod that has not used it for at least an hour"),
+    ("ANOMALY", "the fleet has detected unusual values"),
 )
 
 
 def help_lines(width: int, glyphs: Glyphs) -> list[Line]:
-    lines: list[Line] = [[Span("accelscope top: keys and words", Tone.STRONG)]]
+    lines: list[Line] = [[Span("accelscope top: keys and states", Tone.STRONG)]]
     for key, meaning in HELP:
         if meaning is None:
             lines += [[], [Span(key, Tone.SORTED)]]
@@ -72,13 +68,13 @@ def help_lines(width: int, glyphs: Glyphs) -> list[Line]:
             lines.append([Span(f"  {'' if number else key}".ljust(_KEY_WIDTH), Tone.STRONG), Span(part)])
     lines += [
         [],
-        [Span(f"{glyphs.absent} is what nobody told; it is never 0. Use of several devices adds up.")],
+        [Span(f"{glyphs.absent} means that the value is not available. Use of several devices is added up.")],
     ]
     return lines
 
 
-class Sheet(Screen[None]):
-    """Text to read; any of the usual keys closes it."""
+class TextScreen(Screen[None]):
+    """Text over the whole screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark,exclamation_mark", "dismiss_sheet", show=False),
@@ -89,7 +85,7 @@ class Sheet(Screen[None]):
     ]
 
     def __init__(self, lines: Callable[[int], Sequence[Line]]) -> None:
-        """`lines` for a width."""
+        """`lines` returns the text for a width."""
         super().__init__()
         self._text = lines
 
@@ -99,7 +95,7 @@ class Sheet(Screen[None]):
 
     def on_resize(self) -> None:
         self.query_one("#sheet", Lines).show(self._text(self.size.width))
-        self.query_one("#keys", Lines).show([[Span("Esc closes it, arrows move", Tone.DIM)]])
+        self.query_one("#keys", Lines).show([[Span("Esc close, arrows scroll", Tone.DIM)]])
 
     def action_scroll(self, count: int) -> None:
         self.query_one("#sheet", Lines).scroll_by(count)
@@ -114,8 +110,8 @@ class Sheet(Screen[None]):
         self.action_scroll(-3)
 
 
-class SignalQuestion(Screen[signal.Signals | None]):
-    """Which signal, and: really? The answer is None for no."""
+class SignalDialog(Screen[signal.Signals | None]):
+    """Asks which signal to send. The result is None if the user cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n,q", "answer(False)", show=False),
@@ -167,24 +163,24 @@ class SignalQuestion(Screen[signal.Signals | None]):
             lines.append([Span(f"  {sign} {at + 1}  {each.name:<8} {_MEANINGS[each]}", tone)])
         lines += [
             [],
-            [Span(f"Send {number.name} to {target.pid} {name} of {user}?  y = yes, n = no", Tone.WARN)],
+            [Span(f"Send {number.name} to {target.pid} {name} of user {user}?  y = yes, n = no", Tone.WARN)],
         ]
         self.query_one("#sheet", Lines).show(lines)
         self.query_one("#keys", Lines).show(
-            [[Span("y sends it, n or Esc does not; arrows or 1-9 choose the signal", Tone.DIM)]]
+            [[Span("y send, n or Esc cancel, arrows or 1-9 select the signal", Tone.DIM)]]
         )
 
 
 _MEANINGS = {
-    signal.SIGTERM: "asks it to end",
-    signal.SIGINT: "as Ctrl-C does",
-    signal.SIGHUP: "its terminal is gone; many programs re-read their settings",
-    signal.SIGQUIT: "ends it with a core dump, unless it does something else",
-    signal.SIGUSR1: "what the program makes of it",
-    signal.SIGUSR2: "what the program makes of it",
-    signal.SIGSTOP: "holds it",
-    signal.SIGCONT: "lets it go on",
-    signal.SIGKILL: "ends it at once; it cannot clean up",
+    signal.SIGTERM: "terminate",
+    signal.SIGINT: "interrupt, like Ctrl-C",
+    signal.SIGHUP: "hang up; many programs reload their configuration",
+    signal.SIGQUIT: "quit with a core dump",
+    signal.SIGUSR1: "user-defined",
+    signal.SIGUSR2: "user-defined",
+    signal.SIGSTOP: "stop",
+    signal.SIGCONT: "continue",
+    signal.SIGKILL: "kill at once, without cleaning up",
 }
 
 
@@ -195,7 +191,7 @@ class TopApp(Board):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c,ctrl+q", "quit", priority=False),
         Binding("question_mark,f1,h", "help"),
-        # Before any widget sees it: the keys that follow it at once are the filter's, not a table's.
+        # With priority, so that the next keys already go to the filter and not to a table.
         Binding("slash", "filter", priority=True),
         Binding("escape,backspace", "take_back"),
         Binding("tab,shift+tab", "other_table"),
@@ -218,38 +214,38 @@ class TopApp(Board):
 
     def _choose(self, choices: Choices) -> None:
         self.choices = choices
-        if self._source.kind is Kind.FLEET and self._question.node is None:
+        if self._source.kind is Kind.FLEET and self._query.node is None:
             asked = replace(
-                self._question,
+                self._query,
                 text=choices.text,
                 cluster=choices.cluster,
                 sort=api_sort(choices.sorts.get("nodes")),
             )
-            if asked != self._question:
+            if asked != self._query:
                 self._ask(replace(asked, page=0))
         self._draw()
 
     def action_help(self) -> None:
-        self.push_screen(Sheet(lambda width: help_lines(width, self._glyphs)))
+        self.push_screen(TextScreen(lambda width: help_lines(width, self._glyphs)))
 
     def action_alerts(self) -> None:
         found = [(TONES[alert.level], clean(alert.text, self._glyphs)) for alert in self._alerts]
 
         def lines(width: int) -> list[Line]:
-            head: list[Line] = [[Span("What is to be looked at, the worst first", Tone.STRONG)], []]
-            for tone, text in found or [(Tone.GOOD, "nothing")]:
+            head: list[Line] = [[Span("Problems, the worst first", Tone.STRONG)], []]
+            for tone, text in found or [(Tone.GOOD, "none")]:
                 for number, part in enumerate(wrap(text, max(20, width - 2))):
                     head.append([Span(" " if number else self._glyphs.alert, tone), Span(f" {part}")])
             return head
 
-        self.push_screen(Sheet(lines))
+        self.push_screen(TextScreen(lines))
 
     @property
     def _typing(self) -> bool:
         return bool(self.query_one("#typing").display)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While the filter is typed, a slash is a letter of it."""
+        """While the filter is edited, a slash is part of it."""
         if action == "filter":
             return not self._typing and len(self.screen_stack) == 1
         return super().check_action(action, parameters)
@@ -258,13 +254,13 @@ class TopApp(Board):
         entry = self.query_one("#filter", Input)
         entry.value = self.choices.text
         entry.cursor_position = len(entry.value)
-        # At once, not with the next refresh: the keys that follow are for it, and may be here already.
+        # At once, not with the next refresh: the next keys are for the filter, and may have arrived already.
         self.query_one("#typing").display = True
         self.query_one("#keys", Lines).display = False
         self.screen.set_focus(entry)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        # A fleet's overview is asked for once the words are whole.
+        # The overview of a fleet is requested only when the filter is complete.
         if self._typing and (self.view is None or self.view.overview is None):
             self._choose(replace(self.choices, text=event.value))
 
@@ -285,7 +281,7 @@ class TopApp(Board):
             self._choose(replace(self.choices, text=""))
         elif self.choices.marked:
             self._choose(replace(self.choices, marked=frozenset()))
-        elif self._question.node is not None and self._source.kind is Kind.FLEET:
+        elif self._query.node is not None and self._source.kind is Kind.FLEET:
             self._go(None)
         elif self.choices.cluster is not None:
             self._choose(replace(self.choices, cluster=None))
@@ -322,13 +318,13 @@ class TopApp(Board):
             self.action_open()
 
     def action_mark(self) -> None:
-        """From whichever table has the cursor: it is the devices' cursor that counts."""
+        """Uses the cursor of the devices, whichever table has the focus."""
         entry = self._upper.entry
         if entry is None or not isinstance(entry.row, DeviceRow):
             return
         if not self._upper.has_focus:
             self._upper.focus()
-            self.say("choose devices with Space; Esc takes it back", Tone.PLAIN)
+            self.say("select devices with Space; Esc clears the selection", Tone.PLAIN)
             return
         self._choose(replace(self.choices, marked=self.choices.marked ^ {entry.row.key}))
 
@@ -345,21 +341,21 @@ class TopApp(Board):
             self._go((row.cluster, row.label))
 
     def _go(self, node: tuple[str, str] | None) -> None:
-        """Into a node of the fleet, or back to its overview. The filter is of where it was typed."""
+        """Open a node of the fleet, or its overview, without the current filter."""
         self.choices = replace(self.choices, text="", marked=frozenset(), folded=frozenset())
-        self._ask(replace(self._question, node=node, text=""))
-        self.say(f"asking for {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
+        self._ask(replace(self._query, node=node, text=""))
+        self.say(f"loading {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
         self._waiting = True
 
     def action_turn(self, step: int) -> None:
         overview = self.view.overview if self.view is not None else None
         if overview is None:
             return
-        page = self._question.page + step
+        page = self._query.page + step
         if page < 0 or (step > 0 and not overview.has_next):
-            self.say("there is no page more", Tone.PLAIN)
+            self.say("no more pages", Tone.PLAIN)
             return
-        self._ask(replace(self._question, page=page))
+        self._ask(replace(self._query, page=page))
 
     def action_pause(self) -> None:
         self.paused = not self.paused
@@ -383,9 +379,9 @@ class TopApp(Board):
         if not isinstance(row, ProcessRow):
             return
         if self._source.kind is not Kind.LOCAL:
-            self.say("no signal is sent: that process is on another machine")
+            self.say("no signal sent: the process is on another machine")
         elif row.process is None:
-            self.say("a group gets no signal: go to one of its processes")
+            self.say("no signal sent: select a process, not a group")
         else:
             self._aim(row)
 
@@ -395,22 +391,22 @@ class TopApp(Board):
         try:
             target = signals.aim(row.process, seen_at=self._seen_at(), proc_root=proc_root)
         except signals.Refusal as refusal:
-            self.say(f"no signal is sent: {refusal}")
+            self.say(f"no signal sent: {refusal}")
             return
 
         def answered(number: Signals | None) -> None:
             try:
                 if number is None:
-                    self.say("no signal was sent", Tone.PLAIN)
+                    self.say("no signal sent", Tone.PLAIN)
                 else:
                     target.send(number)
-                    self.say(f"{number.name} was sent to {target.pid} {target.name}", Tone.GOOD)
+                    self.say(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
             except signals.Refusal as refusal:
-                self.say(f"no signal is sent: {refusal}")
+                self.say(f"no signal sent: {refusal}")
             finally:
                 target.close()
 
-        self.push_screen(SignalQuestion(target, self._glyphs), answered)
+        self.push_screen(SignalDialog(target, self._glyphs), answered)
 
     def _seen_at(self) -> float:
         return self.view.at if self.view is not None else self._clock()

@@ -1,4 +1,4 @@
-"""The board: two tables, what stands above them and the keys below, drawn anew with every view."""
+"""The screen: a header, two tables and the keys, redrawn with every view."""
 
 import threading
 import time
@@ -12,29 +12,28 @@ from textual.message import Message
 from textual.widgets import Input
 
 from accelscope.top.screen.table import HEAD, Lines, Table
-from accelscope.top.sources.source import Question, Source, look
+from accelscope.top.sources.source import Query, Source, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
 from accelscope.top.view.history import History
-from accelscope.top.view.shown import Kind, View
-from accelscope.top.view.table import Line, Setting, Span, Tone
+from accelscope.top.view.model import Kind, View
+from accelscope.top.view.table import Line, RenderContext, Span, Tone
 from accelscope.top.view.text import Glyphs, clean, width_of
-
-# --- feed ------------------------------------------------------------
-# Reads the source in a thread of its own: the screen never waits for it.
 
 
 class Feed:
+    """Reads the source in its own thread, so that the screen never waits."""
+
     def __init__(
         self,
         source: Source,
-        question: Question,
+        query: Query,
         interval_seconds: float,
-        publish: Callable[[View, Question], None],
+        publish: Callable[[View, Query], None],
     ) -> None:
         self._source = source
         self._publish = publish
         self._changed = threading.Condition()
-        self._question = question
+        self._query = query
         self._interval = interval_seconds
         self._due = 0.0
         self._refresh = False
@@ -52,10 +51,10 @@ class Feed:
             self._changed.notify_all()
         self._source.stop()
 
-    def ask(self, question: Question) -> None:
-        """From now on, and at once."""
+    def ask(self, query: Query) -> None:
+        """Use this query from now on, and read at once."""
         with self._changed:
-            self._question, self._due = question, 0.0
+            self._query, self._due = query, 0.0
             self._changed.notify_all()
 
     def now(self) -> None:
@@ -78,25 +77,25 @@ class Feed:
                     self._changed.wait(left)
                 if self._stopped:
                     return
-                question = self._question
+                query = self._query
                 refresh, self._refresh = self._refresh, False
                 self._due = time.monotonic() + self._interval
             if refresh:
                 self._source.refresh()
-            view = look(self._source, question)
+            view = read_view(self._source, query)
             if not self._stopped:
-                self._publish(view, question)
-            # Only now: the first reading may take its time.
+                self._publish(view, query)
+            # Set after the first read, which may take longer.
             self._source.hurry(self._interval)
 
     def _left(self) -> float | None:
-        """Seconds until the next reading; None: not before somebody asks for it."""
+        """Seconds until the next read; None while paused."""
         if self._due == 0.0:
             return 0.0
         return None if self._paused else max(0.0, self._due - time.monotonic())
 
 
-_SAID_SECONDS = 6.0  # that an answer to a key stays at the bottom
+_MESSAGE_SECONDS = 6.0  # a message stays at the bottom for this long
 
 
 class Board(App[None]):
@@ -113,16 +112,16 @@ class Board(App[None]):
     """
 
     class Arrived(Message):
-        """A view, from the feed's thread."""
+        """A view from the thread of the feed."""
 
-        def __init__(self, view: View, question: Question) -> None:
+        def __init__(self, view: View, query: Query) -> None:
             super().__init__()
-            self.view, self.question = view, question
+            self.view, self.query = view, query
 
     def __init__(
         self,
         source: Source,
-        question: Question,
+        query: Query,
         choices: Choices,
         *,
         glyphs: Glyphs,
@@ -136,7 +135,7 @@ class Board(App[None]):
         self.paused = False
         self.interval_seconds = interval_seconds
         self._source = source
-        self._question = question
+        self._query = query
         self._glyphs = glyphs
         self._insecure = insecure
         self._clock = clock
@@ -144,8 +143,8 @@ class Board(App[None]):
         self._alerts: list[Alert] = []
         self._said: tuple[str, Tone] | None = None
         self._said_at = 0.0
-        self._waiting = False  # for something else than what is shown
-        self._feed = Feed(source, question, interval_seconds, self._publish)
+        self._waiting = False  # another view has been requested
+        self._feed = Feed(source, query, interval_seconds, self._publish)
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
@@ -178,43 +177,43 @@ class Board(App[None]):
     def _table(self) -> Table:
         return self._upper if self._upper.has_focus else self._lower
 
-    def _publish(self, view: View, question: Question) -> None:
-        self.post_message(self.Arrived(view, question))
+    def _publish(self, view: View, query: Query) -> None:
+        self.post_message(self.Arrived(view, query))
 
     def on_board_arrived(self, message: Arrived) -> None:
-        if message.question != self._question or not self.is_running:
-            return  # of what was looked at before, or while the tables are taken down
+        if message.query != self._query or not self.is_running:
+            return  # an outdated query, or the app is shutting down
         if self._waiting:
             self._waiting, self._said = False, None
         self.view = message.view
         self._history.note(message.view)
-        if message.view.overview is not None and message.view.overview.page != self._question.page:
-            self._ask(replace(self._question, page=message.view.overview.page))  # the list has become shorter
+        if message.view.overview is not None and message.view.overview.page != self._query.page:
+            self._ask(replace(self._query, page=message.view.overview.page))  # the list has become shorter
         self._draw()
 
-    def _ask(self, question: Question) -> None:
-        self._question = question
-        self._feed.ask(question)
+    def _ask(self, query: Query) -> None:
+        self._query = query
+        self._feed.ask(query)
 
     def on_resize(self, event: events.Resize) -> None:
         del event
         self.call_after_refresh(self._draw)
 
     def _tick(self) -> None:
-        if self._said is not None and self._clock() - self._said_at > _SAID_SECONDS:
+        if self._said is not None and self._clock() - self._said_at > _MESSAGE_SECONDS:
             self._said = None
             self._draw_keys()
 
-    def _setting(self) -> Setting:
+    def _setting(self) -> RenderContext:
         now = self.view.at if self.view is not None else self._clock()
-        return Setting(self._glyphs, now, self._history)
+        return RenderContext(self._glyphs, now, self._history)
 
     def _draw(self) -> None:
-        """Everything anew: a screenful is made in a few milliseconds."""
+        """Redraw everything, which takes a few milliseconds."""
         width, height = self.size.width, self.size.height
         if not width or not self.screen_stack:
             return
-        setting, view = self._setting(), self.view
+        context, view = self._setting(), self.view
         top = self.screen_stack[0].query_one("#header", Lines)
         if view is None:
             top.show(
@@ -223,26 +222,26 @@ class Board(App[None]):
             top.styles.height = 2
             self._draw_keys()
             return
-        self._alerts = alerts(view, setting)
-        upper, lower = panes(view, self.choices, setting)
-        lines = header(view, self._alerts, setting, width, self._state())
-        # What is wrong may take what the tables do not need, and a few lines in any case.
+        self._alerts = alerts(view, context)
+        upper, lower = panes(view, self.choices, context)
+        lines = header(view, self._alerts, context, width, self._state())
+        # Alerts get the lines that the tables do not need, and always a few.
         free = height - len(lines) - 1 - 2 * HEAD - len(upper.entries) - len(lower.entries)
-        lines += alert_lines(self._alerts, setting, width, min(max(2, height // 8, free), height // 3))
+        lines += alert_lines(self._alerts, context, width, min(max(2, height // 8, free), height // 3))
         top.show(lines)
         top.styles.height = len(lines)
         room = height - len(lines) - 1
         wanted = max(len(upper.entries), 1) + HEAD
         least_below = min(max(len(lower.entries), 1) + HEAD, room // 2)
         self._upper.styles.height = max(HEAD + 1, min(wanted, room - least_below))
-        self._upper.show(upper, setting)
-        self._lower.show(lower, setting)
+        self._upper.show(upper, context)
+        self._lower.show(lower, context)
         self._draw_keys()
 
     def _state(self) -> str:
         words = []
         if self._insecure:
-            words.append("NOT VERIFIED")
+            words.append("TLS NOT VERIFIED")
         if self.paused:
             words.append("PAUSED")
         words.append(f"every {self.interval_seconds:g}s")
@@ -270,12 +269,12 @@ class Board(App[None]):
         if overview:
             hints += [("Enter", "open"), ("[ ]", "pages")]
         else:
-            hints += [("t", "tree"), ("Space", "choose")]
+            hints += [("t", "tree"), ("Space", "select")]
             if self._source.kind is Kind.FLEET:
                 hints.insert(2, ("Esc", "back"))
         hints += [
-            ("p", "go on" if self.paused else "pause"),
-            ("+-", "pace"),
+            ("p", "resume" if self.paused else "pause"),
+            ("+-", "interval"),
             ("!", "alerts"),
             ("Tab", "table"),
         ]

@@ -1,4 +1,4 @@
-"""A table with a cursor. It draws what is visible and nothing else, however many rows there are."""
+"""A table with a cursor that draws only its visible rows, and a widget for lines of text."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from accelscope.top.view.table import (
     Column,
     Line,
     Placed,
-    Setting,
+    RenderContext,
     Span,
     Tone,
     column_at,
@@ -26,11 +26,7 @@ from accelscope.top.view.table import (
 )
 from accelscope.top.view.text import cut, width_of
 
-# --- strips ------------------------------------------------------------
-# Lines as Textual draws them: in the terminal's own sixteen colours, so that they are right on dark and on
-# light; and never by colour alone, since there may be none.
-
-
+# The sixteen colours of the terminal look right on dark and light backgrounds.
 STYLES = {
     Tone.PLAIN: Style(),
     Tone.DIM: Style(dim=True),
@@ -61,7 +57,7 @@ def blank(width: int) -> Strip:
     return Strip([Segment(" " * width)], width)
 
 
-HEAD = 2  # lines above the rows: the pane's title, the columns' titles
+HEAD = 2  # lines above the rows: title of the pane, titles of the columns
 _WHEEL = 3  # rows
 
 
@@ -82,27 +78,26 @@ class Table(Widget, can_focus=True):
             self.pane, self.column = pane, column
 
     class RowClicked(Message):
-        """On the row where the cursor already was."""
+        """A click on the row that already has the cursor."""
 
         def __init__(self, table: "Table") -> None:
             super().__init__()
             self.table = table
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's word
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self.pane: Pane[Any] = Pane("", "", (), (), None, "")
-        self._setting = Setting()
+        self._setting = RenderContext()
         self._placed: tuple[Placed[Any], ...] = ()
         self._cursor = 0
-        self._moved = False  # by hand
+        self._moved = False  # by the user
         self._top = 0
 
-    def show(self, pane: Pane[Any], setting: Setting) -> None:
-        """The cursor stays on what it was moved to, wherever that went; else on the first row: a screen that
-        is only watched keeps what the order puts first."""
+    def show(self, pane: Pane[Any], context: RenderContext) -> None:
+        """The cursor follows its row if the user has moved it, and otherwise stays on the first row."""
         self._moved = self._moved and self.pane.name == pane.name
         key = self.cursor_key
-        self.pane, self._setting = pane, setting
+        self.pane, self._setting = pane, context
         at: int | None = 0
         if self._moved:
             at = next((i for i, entry in enumerate(pane.entries) if entry.key == key), None)
@@ -120,7 +115,7 @@ class Table(Widget, can_focus=True):
 
     @property
     def entry(self) -> Entry[Any] | None:
-        """Where the cursor is."""
+        """The entry at the cursor."""
         return self.pane.entries[self._cursor] if self._cursor < len(self.pane.entries) else None
 
     @property
@@ -145,7 +140,7 @@ class Table(Widget, can_focus=True):
         self.action_move(direction * self._room)
 
     def _selectable(self, at: int, step: int) -> int:
-        """A row, not a line above rows: if none is in that direction, one in the other."""
+        """The next row that is not a heading, if necessary in the other direction."""
         entries = self.pane.entries
         at = max(0, min(at, len(entries) - 1))
         for way in (step, -step):
@@ -160,13 +155,13 @@ class Table(Widget, can_focus=True):
         lowest = max(0, len(self.pane.entries) - self._room)
         first = self._cursor
         while first > 0 and self.pane.entries and self.pane.entries[first - 1].row is None:
-            first -= 1  # with the line that stands above it
+            first -= 1  # with its heading
         self._top = min(max(self._top, self._cursor - self._room + 1), first, lowest)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if not self.pane.name:
-            return blank(width)  # nothing was read yet
+            return blank(width)  # no data yet
         if y == 0:
             return strip_of(self._title(width), width)
         if y == 1:
@@ -222,14 +217,12 @@ class Table(Widget, can_focus=True):
         self.action_move(-_WHEEL)
 
 
-# --- lines ------------------------------------------------------------
-# Lines of text as a widget: the header, the keys at the bottom, sheets.
-
-
 class Lines(Widget):
+    """Lines of text: the header, the keys, and screens of text."""
+
     ALLOW_SELECT = False
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's word
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._lines: Sequence[Line] = ()
         self.top = 0

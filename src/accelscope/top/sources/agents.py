@@ -1,4 +1,4 @@
-"""Agents, each asked by a thread of its own: one that is slow or silent delays none of the others."""
+"""Agents, each polled by its own thread, so that a slow one does not delay the others."""
 
 import threading
 import time
@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import KubeError, Reason, one_line
-from accelscope.model.wire import SchemaError, of_known_vendors, read_snapshot
+from accelscope.model.wire import SchemaError, drop_unknown_vendors, read_snapshot
 from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import JsonClient, Question, is_fleet
-from accelscope.top.view.shown import Kind, NodeView, View
+from accelscope.top.sources.source import JsonClient, Query, is_fleet
+from accelscope.top.view.model import Kind, NodeView, View
 
-MOST_AGENTS = 200  # a thread each; more are a fleet
+AGENTS_LIMIT = 200  # one thread each; use a fleet for more
 ANSWER_LIMIT = 64 << 20  # bytes; a snapshot of 64 devices and 5,000 processes has 3 MB
 _AGE_HEADER = "x-accelscope-age"
-_MOST_SECONDS = 1e10  # of an age: three centuries
-_FIRST_SECONDS = 1.0  # that a view waits for agents that have not answered yet
-_PAUSE_SECONDS = 0.05  # between two questions to one that is slower than the interval
+_AGE_LIMIT_SECONDS = 1e10  # three centuries
+_FIRST_SECONDS = 1.0  # a view waits this long for the first responses
+_PAUSE_SECONDS = 0.05  # between requests to an agent that is slower than the interval
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
-    """The last good answer of an agent; `received` by the monotonic clock."""
+class _Reading:
+    """The last valid response of an agent; `received` by the monotonic clock."""
 
     node: NodeView
     tag: str | None
@@ -31,14 +31,14 @@ class _Heard:
 
 
 class AgentPoller:
-    """One agent. `settled` is set when the first attempt, or the one that was asked for, has ended."""
+    """Polls one agent. `settled` is set after the first attempt, and after the one requested by refresh()."""
 
     def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
         self.url = endpoint.url
         self.settled = threading.Event()
         self._client = JsonClient(endpoint, timeout_seconds=timeout_seconds, limit_bytes=ANSWER_LIMIT)
         self._lock = threading.Lock()
-        self._heard: _Heard | None = None
+        self._reading: _Reading | None = None
         self._error: str | None = None
         self._changed = threading.Condition()
         self._interval = 2.0
@@ -67,14 +67,14 @@ class AgentPoller:
     def _run(self) -> None:
         while not self._stopping:
             began = time.monotonic()
-            self.ask()
-            self._rest(began)
+            self.poll()
+            self._wait(began)
         self._client.close()
 
-    def _rest(self, began: float) -> None:
-        """Until the interval is over, which may change meanwhile, or somebody wants an answer now."""
+    def _wait(self, began: float) -> None:
+        """Until the interval, which may change meanwhile, has passed, or until refresh()."""
         with self._changed:
-            if not self._wanted:  # else this answer is from before the wish
+            if not self._wanted:  # otherwise this response is older than the call of refresh()
                 self.settled.set()
             ended = time.monotonic()
             while not self._stopping and not self._wanted:
@@ -84,42 +84,42 @@ class AgentPoller:
                 self._changed.wait(left)
             self._wanted = False
 
-    def ask(self) -> None:
-        heard, error = self._heard, None
+    def poll(self) -> None:
+        reading, error = self._reading, None
         try:
-            heard = self._asked(heard)
+            reading = self._request(reading)
         except KubeError as problem:
             error = str(problem).removeprefix(f"{self.url}: ")
             if problem.reason is Reason.NOT_FOUND and is_fleet(self._client):
                 error = f"this is a fleet, not an agent: use --fleet {self.url}"
         except SchemaError as problem:
-            error = one_line(f"its answer cannot be read: {problem}")
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it costs this agent's answer only
-            error = one_line(f"its answer cannot be shown: {type(fault).__name__}: {fault}")
+            error = one_line(f"cannot read its response: {problem}")
+        except Exception as fault:  # noqa: BLE001 - must not end the thread
+            error = one_line(f"unexpected error in its response: {type(fault).__name__}: {fault}")
         with self._lock:
-            self._heard, self._error = heard, error
+            self._reading, self._error = reading, error
 
-    def _asked(self, heard: _Heard | None) -> _Heard:
-        answer = self._client.get("/snapshot", heard.tag if heard else None)
+    def _request(self, reading: _Reading | None) -> _Reading:
+        answer = self._client.get("/snapshot", reading.tag if reading else None)
         age = _seconds(answer.headers.get(_AGE_HEADER))
         received = time.monotonic()
-        if answer.unchanged and heard is not None:
-            return replace(heard, age_seconds=age, received=received)
-        known, remark = of_known_vendors(answer.document)
+        if answer.unchanged and reading is not None:
+            return replace(reading, age_seconds=age, received=received)
+        known, remark = drop_unknown_vendors(answer.document)
         snapshot = read_snapshot(known)
         node = node_view(snapshot, key=self.url, source=self.url, age_seconds=age, document=answer.document)
         if remark is not None:
             node = replace(node, drivers_found=True, troubles=(*node.troubles, remark))
-        return _Heard(node, answer.headers.get("etag"), age, received)
+        return _Reading(node, answer.headers.get("etag"), age, received)
 
     def node(self) -> NodeView:
         with self._lock:
-            heard, error = self._heard, self._error
-        if heard is None:
-            error = error or "no answer yet"
+            reading, error = self._reading, self._error
+        if reading is None:
+            error = error or "no response yet"
             return NodeView(key=self.url, name=self.url.split("//", 1)[-1], source=self.url, error=error)
-        age = heard.age_seconds + time.monotonic() - heard.received
-        return replace(heard.node, age_seconds=age, error=error)
+        age = reading.age_seconds + time.monotonic() - reading.received
+        return replace(reading.node, age_seconds=age, error=error)
 
 
 class AgentsSource:
@@ -135,8 +135,8 @@ class AgentsSource:
         for poller in self._pollers:
             poller.start()
 
-    def read(self, question: Question) -> View:
-        del question  # all of them are shown
+    def read(self, query: Query) -> View:
+        del query  # all nodes are shown
         end = time.monotonic() + _FIRST_SECONDS
         for poller in self._pollers:
             poller.settled.wait(max(0.0, end - time.monotonic()))
@@ -162,9 +162,9 @@ class AgentsSource:
 
 
 def _seconds(text: str | None) -> float:
-    """Agents tell how old what they send is; one that does not, or not in numbers, is taken at its word."""
+    """The age of a snapshot; 0 without a valid header."""
     try:
         seconds = float(text or 0.0)
     except ValueError:
         return 0.0
-    return seconds if 0.0 <= seconds < _MOST_SECONDS else 0.0
+    return seconds if 0.0 <= seconds < _AGE_LIMIT_SECONDS else 0.0

@@ -1,4 +1,4 @@
-"""A node's view from its snapshot."""
+"""The view of a node from its snapshot."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ from accelscope.model import (
     is_idle,
     usage_shares,
 )
-from accelscope.top.view.shown import DeviceView, NodeView, PartitionView, ProcessView, Use
-from accelscope.top.view.text import spoken
+from accelscope.top.view.model import DeviceView, NodeView, PartitionView, ProcessView, Use
+from accelscope.top.view.text import humanize
 
 _CLOCKS = ("graphics", "sm", "aicore", "npu")  # the first of these that a device has is its clock
 
@@ -51,7 +51,7 @@ def node_view(
         processes=tuple(_processes(snapshot.processes, key, labels)),
         troubles=tuple(_troubles(snapshot)),
         notes=tuple(
-            spoken(": ".join(filter(None, (state.source, state.reason or "not up", state.error))))
+            humanize(": ".join(filter(None, (state.source, state.reason or "not up", state.error))))
             for state in snapshot.attribution
             if not state.up
         ),
@@ -65,8 +65,8 @@ def device_label(vendor: str, index: int | None, id: str, several_vendors: bool)
 
 
 def unread(vendor: str, reason: str | None) -> str:
-    """What is said of a reader whose driver is there and does not answer."""
-    return f"{vendor}: cannot be read: {spoken(reason or 'no device answers')}"
+    """The problem of a driver that was found and cannot be read."""
+    return f"{vendor}: cannot read the driver: {humanize(reason or 'no device answers')}"
 
 
 def _drivers(readers: Iterable[ReaderState]) -> Iterable[str]:
@@ -81,12 +81,12 @@ def _troubles(snapshot: Snapshot) -> Iterable[str]:
         if reader.found and not reader.up:
             yield unread(reader.vendor, reader.reason)
         elif (missing := reader.devices_expected - shown[reader.vendor]) > 0:
-            # Those that are shown tell themselves how they are.
+            # Devices that are listed have their own state.
             yield f"{reader.vendor}: {missing} of {reader.devices_expected} devices were never seen"
 
 
 def _pods(snapshot: Snapshot) -> dict[tuple[str, str | None], tuple[str, ...]]:
-    """Of each device and each partition, those that hold or use it."""
+    """The pods of each device and each partition."""
     found: defaultdict[tuple[str, str | None], dict[str, None]] = defaultdict(dict)
     for usage in snapshot.pod_usages:
         name = f"{usage.namespace}/{usage.pod}"
@@ -97,10 +97,10 @@ def _pods(snapshot: Snapshot) -> dict[tuple[str, str | None], tuple[str, ...]]:
 
 
 def _idle_seconds(usages: Sequence[PodUsage]) -> float | None:
-    """Since any that holds it did anything; None where one of them cannot be told, or none holds it."""
-    held = [usage.idle_seconds for usage in usages if usage.allocated]
-    known = [seconds for seconds in held if seconds is not None]
-    return min(known) if known and len(known) == len(held) else None
+    """Since any of its pods used it; None if it is not allocated, or not known for all of them."""
+    allocated = [usage.idle_seconds for usage in usages if usage.allocated]
+    known = [seconds for seconds in allocated if seconds is not None]
+    return min(known) if known and len(known) == len(allocated) else None
 
 
 def _idle_ratio(usages: Sequence[PodUsage]) -> float:

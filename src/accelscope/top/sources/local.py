@@ -1,4 +1,4 @@
-"""This node, read here: the agent's own readers, attribution and collection, without its server."""
+"""This node, read with the readers, attribution and collector of the agent, without its server."""
 
 import socket
 import threading
@@ -13,12 +13,12 @@ from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
 from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import Question
-from accelscope.top.view.shown import Kind, NodeView, View
+from accelscope.top.sources.source import Query
+from accelscope.top.view.model import Kind, NodeView, View
 
 SOURCE = "this node"
-_LISTS_SECONDS = 3.0  # that a single look waits for the names of pods
-_APART_SECONDS = 1.0  # between two readings, of which some values are the difference
+_LISTS_SECONDS = 3.0  # --once waits this long for the names of pods
+_APART_SECONDS = 1.0  # between two readings, because some values are their difference
 
 
 class LocalSource:
@@ -32,8 +32,7 @@ class LocalSource:
         keep_documents: bool = False,
         once: bool = False,
     ) -> None:
-        """`once`: nobody looks again, so slow tools are waited for. Raises ConfigError for settings that
-        contradict each other."""
+        """With `once`, slow tools are waited for. Raises ConfigError for contradictory settings."""
         self._settings = settings
         self._keep_documents = keep_documents
         node = settings.node_name or socket.gethostname()
@@ -46,7 +45,7 @@ class LocalSource:
             self._attributor,
             node=node,
             version=__version__,
-            pace=Pace(settings.reader_timeout),  # the first time, a reader may take all of it
+            pace=Pace(settings.reader_timeout),  # the first read may take this long
             changed=changed,
             publish=lambda _: None,
         )
@@ -55,8 +54,8 @@ class LocalSource:
     def start(self) -> None:
         self._attributor.start()
 
-    def read(self, question: Question) -> View:
-        del question  # there is one node
+    def read(self, query: Query) -> View:
+        del query  # there is one node
         snapshot = self._collector.collect()
         self.abandoned_calls = sum(reader.abandoned_calls for reader in snapshot.readers)
         return View(kind=self.kind, title=self.title, at=time.time(), nodes=(self._node(snapshot),))
@@ -73,7 +72,7 @@ class LocalSource:
         self._collector.pace = Pace(max(interval_seconds, 1.0))
 
     def refresh(self) -> None:
-        pass  # every reading is a collection
+        pass  # every read is a collection
 
     def stop(self) -> None:
         self._collector.stop()

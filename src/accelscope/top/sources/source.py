@@ -1,4 +1,4 @@
-"""What every source of views is."""
+"""Sources of views, and their HTTP client for JSON documents."""
 
 import json
 import re
@@ -12,71 +12,68 @@ from urllib.parse import urlsplit
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.top.view.shown import Kind, Overview, Sums, View
+from accelscope.top.view.model import Kind, Overview, Sums, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is looked at. Sources of few nodes give all they have; a fleet gives what is asked for."""
+class Query:
+    """What to read from a fleet. Other sources return all their nodes."""
 
     node: tuple[str, str] | None = None  # cluster and node; None: the overview
-    cluster: str | None = None  # of the overview: nodes of this cluster only
-    sort: str = ""  # of the overview's nodes, as the fleet's API spells it; empty: what matters first
-    text: str = ""  # that is found in a node
+    cluster: str | None = None  # in the overview, nodes of this cluster only
+    sort: str = ""  # order of the nodes, in the syntax of the fleet's API; empty: the default
+    text: str = ""  # filter of the nodes
     page: int = 0
 
 
 class Source(Protocol):
-    """`read` is called by one thread, which it may keep waiting for as long as its timeouts say."""
+    """`read` is called by one thread and may block until its timeout."""
 
     kind: Kind
     title: str
 
     def start(self) -> None: ...
 
-    def read(self, question: Question) -> View:
-        """What is known now. Never raises for what is wrong at the other end: the view says it."""
+    def read(self, query: Query) -> View:
+        """The current view. Problems of the other side are in the view, not exceptions."""
 
     def settle(self) -> None:
-        """For those who look once: wait, within reason, for what needs two readings or comes later."""
+        """Before a single `read`: wait for values that need two readings or arrive later."""
 
     def hurry(self, interval_seconds: float) -> None:
-        """How often `read` will be called."""
+        """Set the interval between calls of `read`."""
 
     def refresh(self) -> None:
-        """The next `read` is to tell what is so now: what was known before is not enough."""
+        """The next `read` must not return cached values."""
 
     def stop(self) -> None: ...
 
 
-def look(source: Source, question: Question) -> View:
-    """What the source reads; where that fails by a fault of ours, a view that says so. The next one may be
-    well again."""
+def read_view(source: Source, query: Query) -> View:
+    """The view of the source, or a view with the error if it raises."""
     try:
-        return source.read(question)
-    except Exception as fault:  # noqa: BLE001 - it is shown, and costs this view only
-        overview = question.node is None and source.kind is Kind.FLEET
+        return source.read(query)
+    except Exception as fault:  # noqa: BLE001 - shown to the user
+        overview = query.node is None and source.kind is Kind.FLEET
         return View(
             kind=source.kind,
             title=source.title,
             at=time.time(),
             overview=Overview(sums=Sums()) if overview else None,
-            error=f"a fault of accelscope top itself: {type(fault).__name__}: {fault}",
+            error=f"unexpected error: {type(fault).__name__}: {fault}",
         )
 
 
-# --- client ------------------------------------------------------------
-# JSON documents of an agent or a fleet over the blocking HTTP client.
+# --- HTTP client
 
-
-_MOST = 1 << 64  # no counter, size, time or measured value is larger
-_MOST_DIGITS = 400  # of an integer; a longer one is not converted
+_NUMBER_LIMIT = 1 << 64  # no counter, size, time or measured value is larger
+_DIGITS_LIMIT = 400  # longer integers are not converted
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*):[0-9]{1,5}(/[!-~]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is shown to a server, and what it must show."""
+    """Credentials of the client, and how it verifies servers."""
 
     token_file: str | None = None
     ca_file: str | None = None
@@ -86,17 +83,17 @@ class Credentials:
 
 
 def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
-    """A host and port alone are taken as http. Raises EndpointError, which says what is wrong."""
+    """HOST:PORT without a scheme means http. Raises EndpointError."""
     if _HOST_AND_PORT.fullmatch(url) is not None and "@" not in url:
         url = f"http://{url}"
     scheme, host = "", ""
-    with suppress(ValueError):  # an Endpoint says what is wrong, without what may be a password in it
+    with suppress(ValueError):  # Endpoint raises an error that contains no password
         parts = urlsplit(url)
         scheme, host = parts.scheme, parts.hostname or ""
-    if _can_be_told(url):
+    if _is_printable(url):
         if scheme not in ("http", "https") or not host:
-            raise EndpointError(f"{url}: not a URL; write http://HOST:PORT or https://HOST:PORT")
-        if not _has_good_port(url):
+            raise EndpointError(f"{url}: not a URL; use http://HOST:PORT or https://HOST:PORT")
+        if not _has_valid_port(url):
             raise EndpointError(f"{url}: the port is not a whole number up to 65535")
     secure = scheme == "https"
     return Endpoint(
@@ -106,54 +103,54 @@ def endpoint_of(url: str, credentials: Credentials) -> Endpoint:
         client_certificate=credentials.client_certificate if secure else None,
         client_key=credentials.client_key if secure else None,
         skip_tls_verify=credentials.insecure and secure,
-        allow_http=True,  # agents in a cluster serve plain http unless they are configured otherwise
+        allow_http=True,  # agents in a cluster use http by default
     )
 
 
-def _has_good_port(url: str) -> bool:
+def _has_valid_port(url: str) -> bool:
     try:
-        urlsplit(url).port  # noqa: B018 - it is checked where it is read
+        urlsplit(url).port  # noqa: B018 - the property raises
     except ValueError:
         return False
     return True
 
 
-def _can_be_told(url: str) -> bool:
-    """Without what may be a password, a query, or more than a line."""
+def _is_printable(url: str) -> bool:
+    """Whether the URL can be in an error: it contains no password, no query and no line break."""
     return url.isascii() and url.isprintable() and not set(url) & set("@?# ")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonResponse:
     headers: Mapping[str, str]  # lower-case names
     document: Any = None
-    unchanged: bool = False  # the document is still the one that the sent tag names, and is not repeated
+    unchanged: bool = False  # the document still has the ETag that was sent
 
 
-def decoded(body: bytes) -> Any:
-    """The JSON document, of numbers with which one can reckon. Raises ValueError, whose text says why not."""
+def decode_json(body: bytes) -> Any:
+    """The JSON document, without NaN and huge numbers. Raises ValueError."""
     try:
         return json.loads(body, parse_float=_float, parse_int=_int, parse_constant=_constant)
     except _NumberError:
         raise
     except (ValueError, RecursionError):
-        raise ValueError("the answer is not JSON") from None
+        raise ValueError("the response is not JSON") from None
 
 
 class _NumberError(ValueError):
     def __init__(self, text: str) -> None:
-        super().__init__(f"the answer has a number that cannot be: {text[:20]}")
+        super().__init__(f"the response contains an invalid number: {text[:20]}")
 
 
 def _float(text: str) -> float:
     value = float(text)
-    if not -_MOST <= value <= _MOST:
+    if not -_NUMBER_LIMIT <= value <= _NUMBER_LIMIT:
         raise _NumberError(text)
     return value
 
 
 def _int(text: str) -> int:
-    if len(text) > _MOST_DIGITS or not -_MOST <= (value := int(text)) <= _MOST:
+    if len(text) > _DIGITS_LIMIT or not -_NUMBER_LIMIT <= (value := int(text)) <= _NUMBER_LIMIT:
         raise _NumberError(text)
     return value
 
@@ -163,20 +160,20 @@ def _constant(text: str) -> float:
 
 
 class JsonClient:
-    """Gets JSON documents of an agent or a fleet. For one thread."""
+    """Gets JSON documents of an agent or a fleet. Not thread-safe."""
 
     def __init__(self, endpoint: Endpoint, *, timeout_seconds: float, limit_bytes: int) -> None:
         self._client = Client(endpoint, timeout_seconds=timeout_seconds, user_agent="accelscope-top")
         self._limit = limit_bytes
 
-    def get(self, path: str, tag: str | None = None) -> Answer:
-        """The JSON document, unless the server still has what `tag` names. Raises KubeError."""
+    def get(self, path: str, tag: str | None = None) -> JsonResponse:
+        """The JSON document, unless it still has the ETag `tag`. Raises KubeError."""
         etag = tag if tag is not None and tag.isascii() and tag.isprintable() else None
-        answer = self._client.request("GET", path, etag=etag, limit_bytes=self._limit)
-        if answer.status == 304:
-            return Answer(answer.headers, unchanged=True)
+        response = self._client.request("GET", path, etag=etag, limit_bytes=self._limit)
+        if response.status == 304:
+            return JsonResponse(response.headers, unchanged=True)
         try:
-            return Answer(answer.headers, decoded(answer.body))
+            return JsonResponse(response.headers, decode_json(response.body))
         except ValueError as error:
             raise KubeError(Reason.BAD_ANSWER, f"{self._client.endpoint.url}: {error}") from None
 
@@ -185,7 +182,7 @@ class JsonClient:
 
 
 def is_fleet(client: JsonClient) -> bool:
-    """Whether a fleet answers at this URL: for users who gave the URL of the other kind of server."""
+    """Whether the server is a fleet, for an error that says so."""
     return _has_key(client, "/api/v1/version", "snapshot_schema")
 
 

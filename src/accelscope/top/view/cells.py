@@ -1,17 +1,12 @@
-"""Cells that several tables have."""
+"""Conditions of devices, and cells that several tables use."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 from accelscope.model import HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS, HealthState
-from accelscope.top.view.shown import DeviceView
-from accelscope.top.view.table import Line, Setting, Span, Tone
-from accelscope.top.view.text import bar, percent, reason_of, sparkline, spoken
-
-# --- condition ------------------------------------------------------------
-# What a person must see of a device: sick, hot, full, slowed down, idle. Each has a word, so that none is
-# told by a colour alone.
-
+from accelscope.top.view.model import DeviceView
+from accelscope.top.view.table import Line, RenderContext, Span, Tone
+from accelscope.top.view.text import bar, health_reason_text, humanize, percent, sparkline
 
 FULL_RATIO = 0.95
 
@@ -26,9 +21,11 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """A state of a device that the user should notice. It has a word, because there may be no colours."""
+
     word: str
     level: Level
-    text: str | None = None  # the reason, for a line of its own
+    text: str | None = None  # the reason
 
 
 _HEALTH = {
@@ -55,7 +52,7 @@ def slowed_by(device: DeviceView) -> tuple[str, ...]:
 def conditions(device: DeviceView) -> tuple[Condition, ...]:
     """The worst first."""
     found = []
-    reason = reason_of(device.health_reason, device.health)
+    reason = health_reason_text(device.health_reason, device.health)
     if device.health in _HEALTH:
         known = _HEALTH[device.health]
         found.append(Condition(known.word, known.level, reason))
@@ -65,11 +62,11 @@ def conditions(device: DeviceView) -> tuple[Condition, ...]:
         found.append(Condition("HOT", Level.BAD))
     slow = slowed_by(device)
     if slow:
-        found.append(Condition("SLOW", Level.WARNING, ", ".join(map(spoken, slow))))
+        found.append(Condition("SLOW", Level.WARNING, ", ".join(map(humanize, slow))))
     if is_full(device.memory_used_bytes, device.memory_total_bytes):
         found.append(Condition("FULL", Level.WARNING))
     if device.unusual:
-        found.append(Condition("ODD", Level.NOTE, device.unusual))
+        found.append(Condition("ANOMALY", Level.NOTE, device.unusual))
     if device.idle_ratio:
         found.append(Condition("IDLE", Level.NOTE))
     if not found and device.health is HealthState.UNKNOWN:
@@ -77,7 +74,7 @@ def conditions(device: DeviceView) -> tuple[Condition, ...]:
     return tuple(sorted(found, key=lambda condition: -condition.level)) or (Condition("ok", Level.FINE),)
 
 
-BUSY_RATIO = 0.01  # below it a device does nothing
+BUSY_RATIO = 0.01  # below it a device counts as idle
 
 
 def use_tone(ratio: float | None) -> Tone:
@@ -92,18 +89,18 @@ def fill_tone(ratio: float | None) -> Tone:
     return Tone.WARN if ratio >= FULL_RATIO else Tone.PLAIN
 
 
-def bar_cell(ratio: float | None, width: int, setting: Setting, tone: Tone) -> Line:
-    """A bar with its value at the right: the bar is what is seen, the value what is read."""
-    value = percent(ratio, setting.glyphs)
+def bar_cell(ratio: float | None, width: int, context: RenderContext, tone: Tone) -> Line:
+    """A bar with its value at the right."""
+    value = percent(ratio, context.glyphs)
     room = width - 5
     if room < 3:
         return [Span(value.rjust(width), tone if tone is not Tone.GOOD else Tone.PLAIN)]
-    full, rest = bar(ratio, room, setting.glyphs)
+    full, rest = bar(ratio, room, context.glyphs)
     return [Span(full, tone), Span(rest, Tone.DIM), Span(value.rjust(width - room), use_tone(ratio))]
 
 
-def spark_cell(key: str, width: int, setting: Setting) -> Line:
-    return [Span(sparkline(setting.history.of(key), width, setting.glyphs), Tone.GOOD)]
+def spark_cell(key: str, width: int, context: RenderContext) -> Line:
+    return [Span(sparkline(context.history.of(key), width, context.glyphs), Tone.GOOD)]
 
 
 def ratio_of(used: float | None, total: float | None) -> float | None:

@@ -1,19 +1,19 @@
-"""The table of devices, partitions under their devices."""
+"""The table of devices, with partitions below their devices."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import is_idle
 from accelscope.top.view.cells import Level, bar_cell, conditions, fill_tone, is_hot, ratio_of, spark_cell
-from accelscope.top.view.shown import DeviceView, NodeView, PartitionView
-from accelscope.top.view.table import Column, Line, Setting, Sort, Span, Tone, in_order
+from accelscope.top.view.model import DeviceView, NodeView, PartitionView
+from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
 from accelscope.top.view.text import (
     celsius,
     clean,
     duration,
+    health_reason_text,
     hertz,
     percent,
-    reason_of,
     size,
     size_of,
     watts_of,
@@ -35,7 +35,7 @@ class DeviceRow:
     partition: PartitionView | None = None
     label: str = ""
     marked: bool = False
-    position: int = 0  # among the devices of its node, as its drivers give them
+    position: int = 0  # among the devices of its node, in the order of the drivers
 
     @property
     def key(self) -> str:
@@ -66,7 +66,7 @@ def short_model(model: str | None) -> str | None:
 
 
 def device_name(device: DeviceView, *before: str | None) -> str:
-    """In a sentence: its number and its model, after words that tell which device is meant."""
+    """Number and model of the device after the given words, for sentences."""
     number = device.id if device.index is None else str(device.index)
     return " ".join(word for word in (*before, number, short_model(device.model)) if word)
 
@@ -74,7 +74,7 @@ def device_name(device: DeviceView, *before: str | None) -> str:
 def rows_of(
     node: NodeView, devices: Iterable[DeviceView], sort: Sort | None, marked: frozenset[str]
 ) -> list[DeviceRow]:
-    """In the order of devices; partitions stay with theirs."""
+    """Sorted by device; partitions stay below their device."""
     several = len({device.vendor for device in node.devices}) > 1
     whole = [
         DeviceRow(device, None, _label(device, several), device.key in marked, position)
@@ -94,51 +94,51 @@ def _label(device: DeviceView, several: bool) -> str:
     return f"{device.vendor} {number}" if several else number
 
 
-def _index(row: DeviceRow, setting: Setting) -> Span:
-    mark = setting.glyphs.mark if row.marked else " "
+def _index(row: DeviceRow, context: RenderContext) -> Span:
+    mark = context.glyphs.mark if row.marked else " "
     if row.partition is None:
         return Span(mark + row.label, Tone.STRONG)
-    return Span(f"{mark} {setting.glyphs.branch}{row.label}", Tone.DIM)
+    return Span(f"{mark} {context.glyphs.branch}{row.label}", Tone.DIM)
 
 
-def _model(row: DeviceRow, setting: Setting) -> Span:
+def _model(row: DeviceRow, context: RenderContext) -> Span:
     if row.partition is not None:
         return Span(f"  {row.partition.label}", Tone.DIM)
-    return Span(short_model(row.device.model) or setting.glyphs.absent)
+    return Span(short_model(row.device.model) or context.glyphs.absent)
 
 
-def _use(row: DeviceRow, width: int, setting: Setting) -> Line:
-    return bar_cell(row.utilization_ratio, width, setting, Tone.GOOD)
+def _use(row: DeviceRow, width: int, context: RenderContext) -> Line:
+    return bar_cell(row.utilization_ratio, width, context, Tone.GOOD)
 
 
-def _spark(row: DeviceRow, width: int, setting: Setting) -> Line:
-    return spark_cell(row.key, width, setting)
+def _spark(row: DeviceRow, width: int, context: RenderContext) -> Line:
+    return spark_cell(row.key, width, context)
 
 
-def _fill(row: DeviceRow, width: int, setting: Setting) -> Line:
+def _fill(row: DeviceRow, width: int, context: RenderContext) -> Line:
     ratio = ratio_of(row.memory_used_bytes, row.memory_total_bytes)
     tone = fill_tone(ratio)
-    return bar_cell(ratio, width, setting, tone if tone is Tone.WARN else Tone.GOOD)
+    return bar_cell(ratio, width, context, tone if tone is Tone.WARN else Tone.GOOD)
 
 
-def _memory(row: DeviceRow, setting: Setting) -> Span:
+def _memory(row: DeviceRow, context: RenderContext) -> Span:
     used, total = row.memory_used_bytes, row.memory_total_bytes
     if used is None and total is not None:
-        return Span(f"{setting.glyphs.absent}/{size(total, setting.glyphs)}", Tone.DIM)
+        return Span(f"{context.glyphs.absent}/{size(total, context.glyphs)}", Tone.DIM)
     tone = fill_tone(ratio_of(used, total)) if total else Tone.PLAIN
     return Span(
-        size_of(used, total, setting.glyphs) if total is not None else size(used, setting.glyphs), tone
+        size_of(used, total, context.glyphs) if total is not None else size(used, context.glyphs), tone
     )
 
 
-def _power(row: DeviceRow, setting: Setting) -> Span:
+def _power(row: DeviceRow, context: RenderContext) -> Span:
     if row.partition is not None:
         return Span("")
     watts, limit = row.device.power_watts, row.device.power_limit_watts
-    return Span(watts_of(watts, limit, setting.glyphs), Tone.DIM if watts is None else Tone.PLAIN)
+    return Span(watts_of(watts, limit, context.glyphs), Tone.DIM if watts is None else Tone.PLAIN)
 
 
-def _temperature(row: DeviceRow, setting: Setting) -> Span:
+def _temperature(row: DeviceRow, context: RenderContext) -> Span:
     if row.partition is not None:
         return Span("")
     device = row.device
@@ -146,47 +146,47 @@ def _temperature(row: DeviceRow, setting: Setting) -> Span:
     tone = Tone.DIM if value is None else Tone.PLAIN
     if is_hot(value, device.temperature_slowdown_celsius):
         tone = Tone.BAD
-    return Span(celsius(value, setting.glyphs), tone)
+    return Span(celsius(value, context.glyphs), tone)
 
 
-def _fan(row: DeviceRow, setting: Setting) -> Span:
-    return Span("" if row.partition is not None else percent(row.device.fan_ratio, setting.glyphs))
+def _fan(row: DeviceRow, context: RenderContext) -> Span:
+    return Span("" if row.partition is not None else percent(row.device.fan_ratio, context.glyphs))
 
 
-def _clock(row: DeviceRow, setting: Setting) -> Span:
-    return Span("" if row.partition is not None else hertz(row.device.clock_hertz, setting.glyphs))
+def _clock(row: DeviceRow, context: RenderContext) -> Span:
+    return Span("" if row.partition is not None else hertz(row.device.clock_hertz, context.glyphs))
 
 
-def _state(row: DeviceRow, setting: Setting) -> Span:
+def _state(row: DeviceRow, context: RenderContext) -> Span:
     if row.partition is not None:
         return Span("")
     found = conditions(row.device)
     words = [condition.word for condition in found]
     if "IDLE" in words:
-        words[words.index("IDLE")] = f"IDLE {_idle(row.device, setting)}"
+        words[words.index("IDLE")] = f"IDLE {_idle(row.device, context)}"
     return Span(" ".join(words), TONES[found[0].level])
 
 
-def _idle(device: DeviceView, setting: Setting) -> str:
-    """For how long, if all that hold it are idle; else how much of it is."""
+def _idle(device: DeviceView, context: RenderContext) -> str:
+    """The duration if all its pods are idle, otherwise the idle fraction of it."""
     if is_idle(device.idle_seconds):
-        return duration(device.idle_seconds, setting.glyphs)
-    return percent(device.idle_ratio, setting.glyphs)
+        return duration(device.idle_seconds, context.glyphs)
+    return percent(device.idle_ratio, context.glyphs)
 
 
-def _pods(row: DeviceRow, setting: Setting) -> Span:
+def _pods(row: DeviceRow, context: RenderContext) -> Span:
     if row.device.stale and row.partition is None:
-        return Span(_why(row.device, setting), Tone.DIM)
-    names = [clean(name, setting.glyphs) for name in row.pods]
+        return Span(_why(row.device, context), Tone.DIM)
+    names = [clean(name, context.glyphs) for name in row.pods]
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    return Span((names[0] if names else setting.glyphs.absent) + more, Tone.PLAIN if names else Tone.DIM)
+    return Span((names[0] if names else context.glyphs.absent) + more, Tone.PLAIN if names else Tone.DIM)
 
 
-def _why(device: DeviceView, setting: Setting) -> str:
-    """Of one that shows nothing: since when, and why."""
-    age = None if device.read_at is None else setting.now - device.read_at
-    since = "never read" if age is None else f"last read {duration(age, setting.glyphs)} ago"
-    reason = reason_of(device.health_reason, device.health)
+def _why(device: DeviceView, context: RenderContext) -> str:
+    """For a stale device: its age and the reason."""
+    age = None if device.read_at is None else context.now - device.read_at
+    since = "never read" if age is None else f"last read {duration(age, context.glyphs)} ago"
+    reason = health_reason_text(device.health_reason, device.health)
     return f"{since}: {reason}" if reason else since
 
 
@@ -250,7 +250,7 @@ COLUMNS: tuple[Column[DeviceRow], ...] = (
     ),
     Column(
         name="memory",
-        title="used/of",
+        title="used/total",
         priority=3,
         text=_memory,
         least=11,

@@ -1,4 +1,4 @@
-"""A view as it is looked at: what was chosen, two tables, and what stands above them."""
+"""The layout of a view: header, alerts and two tables, by what the user has selected."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +9,9 @@ from accelscope.top.view import devices, overview, processes
 from accelscope.top.view.cells import Level, conditions
 from accelscope.top.view.devices import TONES, DeviceRow, device_name
 from accelscope.top.view.history import ALL, node_sums, sums_of
-from accelscope.top.view.processes import ProcessRow, Tree, arranged, matches, on_devices
-from accelscope.top.view.shown import DeviceView, Kind, NodeView, ProcessView, Sums, View
-from accelscope.top.view.table import Column, Line, Setting, Sort, Span, Tone, in_order
+from accelscope.top.view.model import DeviceView, Kind, NodeView, ProcessView, Sums, View
+from accelscope.top.view.processes import ProcessRow, Tree, matches, on_devices, process_rows
+from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
 from accelscope.top.view.text import (
     bar,
     celsius,
@@ -26,69 +26,67 @@ from accelscope.top.view.text import (
     width_of,
 )
 
-# --- alerts ------------------------------------------------------------
-# What is wrong, one line each, the worst first.
-
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     level: Level
     text: str
-    count: int = 1  # things to look at that it stands for
+    count: int = 1  # number of problems that it stands for
 
 
-def alerts(view: View, setting: Setting) -> list[Alert]:
+def alerts(view: View, context: RenderContext) -> list[Alert]:
+    """Problems, the worst first."""
     found = []
     if view.error is not None:
-        old = f"; shown is what was known {duration(view.age_seconds, setting.glyphs)} ago"
+        old = f"; the values shown are {duration(view.age_seconds, context.glyphs)} old"
         found.append(Alert(Level.BAD, f"{view.title}: {view.error}{old if view.age_seconds else ''}"))
     if view.overview is not None:
         found += [Alert(Level.BAD, trouble) for trouble in view.overview.troubles]
         if (more := view.overview.troubles_total - len(view.overview.troubles)) > 0:
-            found.append(Alert(Level.BAD, f"{more} more, which the fleet lists at /api/v1/health", more))
+            found.append(Alert(Level.BAD, f"{more} more; see /api/v1/health of the fleet", more))
     for node in view.nodes:
-        found += _of_node(node, len(view.nodes) > 1, setting)
+        found += _node_alerts(node, len(view.nodes) > 1, context)
     return sorted(found, key=lambda alert: -alert.level)
 
 
-def _of_node(node: NodeView, named: bool, setting: Setting) -> Iterable[Alert]:
-    place = f"{node.name}: " if named else ""
+def _node_alerts(node: NodeView, with_name: bool, context: RenderContext) -> Iterable[Alert]:
+    place = f"{node.name}: " if with_name else ""
     if node.error is not None:
         name = "" if node.name in node.source else f" ({node.name})"
         source = f"{node.source}{name}: " if node.cluster is None else ""
         last = (
-            f"; shown is what it said {duration(node.age_seconds, setting.glyphs)} ago"
+            f"; the values shown are {duration(node.age_seconds, context.glyphs)} old"
             if node.age_seconds is not None and node.cluster is None
             else ""
         )
         yield Alert(Level.BAD, f"{source}{node.error}{last}")
     elif not node.drivers_found:
-        yield Alert(
-            Level.NOTE, f"{place}no accelerator driver here; accelscope doctor tells what was looked for"
-        )
+        yield Alert(Level.NOTE, f"{place}no accelerator driver found; run accelscope doctor for details")
     for trouble in node.troubles:
         yield Alert(Level.BAD, place + trouble)
     several = len({device.vendor for device in node.devices}) > 1
     for device in node.devices:
-        told = [each for each in conditions(device) if each.level >= Level.WARNING or each.word == "ODD"]
-        if told:
-            text = "; ".join(_told(device, condition.word, condition.text, setting) for condition in told)
+        found = [each for each in conditions(device) if each.level >= Level.WARNING or each.word == "ANOMALY"]
+        if found:
+            text = "; ".join(
+                _alert_text(device, condition.word, condition.text, context) for condition in found
+            )
             name = device_name(device, device.vendor if several else "device")
-            yield Alert(told[0].level, f"{place}{name}: {text}")
+            yield Alert(found[0].level, f"{place}{name}: {text}")
     for note in node.notes:
-        yield Alert(Level.NOTE, f"{place}names of owners: {note}")
+        yield Alert(Level.NOTE, f"{place}attribution source {note}")
 
 
-def _told(device: DeviceView, word: str, reason: str | None, setting: Setting) -> str:
+def _alert_text(device: DeviceView, word: str, reason: str | None, context: RenderContext) -> str:
     if word == "HOT":
         limit = device.temperature_slowdown_celsius
-        slows = "" if limit is None else f", slows down at {celsius(limit, setting.glyphs)}"
-        return f"HOT {celsius(device.temperature_celsius, setting.glyphs)}{slows}"
+        slowdown = "" if limit is None else f", slowdown limit {celsius(limit, context.glyphs)}"
+        return f"HOT {celsius(device.temperature_celsius, context.glyphs)}{slowdown}"
     if word == "FULL":
-        return f"FULL {size_of(device.memory_used_bytes, device.memory_total_bytes, setting.glyphs)}"
+        return f"FULL {size_of(device.memory_used_bytes, device.memory_total_bytes, context.glyphs)}"
     since = ""
     if device.stale and device.read_at is not None:
-        since = f" since {duration(setting.now - device.read_at, setting.glyphs)}"
+        since = f" for {duration(context.now - device.read_at, context.glyphs)}"
     return f"{word}{since}{f' ({reason})' if reason else ''}"
 
 
@@ -97,14 +95,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What whoever looks has chosen; sorts by the name of the pane."""
+    """What the user has selected; `sorts` by the name of the pane."""
 
     text: str = ""
     tree: Tree = Tree.FLAT
     sorts: dict[str, Sort] = field(default_factory=dict)
-    marked: frozenset[str] = frozenset()  # keys of devices and partitions: processes follow
+    marked: frozenset[str] = frozenset()  # keys of devices and partitions; only their processes are shown
     folded: frozenset[str] = frozenset()  # keys of groups
-    cluster: str | None = None  # of a fleet: only its nodes
+    cluster: str | None = None  # in a fleet, show only its nodes
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -116,7 +114,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[R]):
-    """A row, or a line above several."""
+    """A row, or a heading of the rows below it."""
 
     key: str
     row: R | None = None
@@ -130,7 +128,7 @@ class Pane(Generic[R]):
     columns: Sequence[Column[R]]
     entries: Sequence[Entry[R]]
     sort: Sort | None
-    empty: str  # what stands there when there is no row
+    empty: str  # text if there are no rows
 
     @property
     def rows(self) -> list[R]:
@@ -144,18 +142,18 @@ DEFAULT_SORTS = {
 }
 
 
-def panes(view: View, choices: Choices, setting: Setting) -> tuple[Pane[Any], Pane[Any]]:
-    """The upper and the lower one."""
+def panes(view: View, choices: Choices, context: RenderContext) -> tuple[Pane[Any], Pane[Any]]:
+    """The upper and the lower pane."""
     if view.overview is not None:
         return _clusters(view, choices), _nodes(view, choices)
-    return _devices(view, choices, setting), _processes(view, choices)
+    return _devices(view, choices, context), _processes(view, choices)
 
 
 def _sort(choices: Choices, name: str) -> Sort | None:
     return choices.sorts.get(name, DEFAULT_SORTS.get(name))
 
 
-def _devices(view: View, choices: Choices, setting: Setting) -> Pane[DeviceRow]:
+def _devices(view: View, choices: Choices, context: RenderContext) -> Pane[DeviceRow]:
     sort = _sort(choices, "devices")
     entries: list[Entry[DeviceRow]] = []
     shown = total = 0
@@ -164,23 +162,23 @@ def _devices(view: View, choices: Choices, setting: Setting) -> Pane[DeviceRow]:
         kept = [device for device in node.devices if _device_kept(device, node, choices.words)]
         shown += len(kept)
         if len(view.nodes) > 1 and (kept or not choices.words):
-            entries.append(Entry(f"node {node.key}", heading=_heading(node, setting)))
+            entries.append(Entry(f"node {node.key}", heading=_heading(node, context)))
         rows = devices.rows_of(node, kept, sort, choices.marked)
         entries += [Entry(row.key, row) for row in rows]
     count = f"{shown} of {total}" if shown != total else str(total)
-    chosen = f", {len(choices.marked)} chosen" if choices.marked else ""
-    empty = "no device fits the filter (Esc clears it)" if total else _nothing(view)
+    chosen = f", {len(choices.marked)} selected" if choices.marked else ""
+    empty = "no device matches the filter (Esc clears it)" if total else _nothing(view)
     return Pane("devices", f"devices {count}{chosen}", devices.COLUMNS, entries, sort, empty)
 
 
 def _nothing(view: View) -> str:
     if any(node.error for node in view.nodes) or view.error:
-        return "nothing was read yet"
+        return "no data yet"
     return "no devices"
 
 
 def _device_kept(device: DeviceView, node: NodeView, words: Sequence[str]) -> bool:
-    """One is kept for its own sake, or because a process on it is."""
+    """Whether the device matches, or a process on it does."""
     if not words:
         return True
     texts = (device.model, device.id, node.name, node.cluster, *device.pods)
@@ -193,8 +191,8 @@ def _device_kept(device: DeviceView, node: NodeView, words: Sequence[str]) -> bo
     )
 
 
-def _heading(node: NodeView, setting: Setting) -> Line:
-    glyphs = setting.glyphs
+def _heading(node: NodeView, context: RenderContext) -> Line:
+    glyphs = context.glyphs
     sums = node_sums((node,))
     line = [Span(clean(node.name, glyphs), Tone.STRONG), Span(f"  {clean(node.source, glyphs)}", Tone.DIM)]
     if node.devices:
@@ -205,7 +203,7 @@ def _heading(node: NodeView, setting: Setting) -> Line:
             if node.age_seconds is None
             else f"last read {duration(node.age_seconds, glyphs)} ago"
         )
-        line.append(Span(f"  NO ANSWER, {age}: {clean(node.error, glyphs)}", Tone.BAD))
+        line.append(Span(f"  NO RESPONSE, {age}: {clean(node.error, glyphs)}", Tone.BAD))
     elif not node.drivers_found:
         line.append(Span("  no accelerator driver", Tone.DIM))
     else:
@@ -220,13 +218,13 @@ def _processes(view: View, choices: Choices) -> Pane[ProcessRow]:
     def keep(process: ProcessView, node: NodeView) -> bool:
         return matches(process, node.name, words) and (not marked or on_devices(process, marked))
 
-    rows = arranged(view.nodes, choices.tree, sort, choices.folded, keep)
+    rows = process_rows(view.nodes, choices.tree, sort, choices.folded, keep)
     total = sum(len(node.processes) for node in view.nodes)
     shown = sum(keep(process, node) for node in view.nodes for process in node.processes)
     count = f"{shown} of {total}" if shown != total else str(total)
     columns = processes.COLUMNS if choices.tree is Tree.FLAT else processes.TREE_COLUMNS
     how = "" if choices.tree is Tree.FLAT else f" {choices.tree}"
-    empty = "no process fits what was chosen (Esc clears it)" if total else "no processes on these devices"
+    empty = "no process matches the selection (Esc clears it)" if total else "no processes on these devices"
     return Pane(
         "processes", f"processes {count}{how}", columns, [Entry(row.key, row) for row in rows], sort, empty
     )
@@ -244,7 +242,7 @@ def _clusters(view: View, choices: Choices) -> Pane[Any]:
         overview.CLUSTER_COLUMNS,
         entries,
         sort,
-        "no clusters are known yet",
+        "no clusters yet",
     )
 
 
@@ -255,16 +253,16 @@ def _nodes(view: View, choices: Choices) -> Pane[Any]:
     where = f" of {clean(choices.cluster)}" if choices.cluster else ""
     pages = ""
     if found.page or found.has_next:
-        pages = f", page {found.page + 1} ([ and ] turn pages)"
+        pages = f", page {found.page + 1} ([ and ] change pages)"
     sort = _sort(choices, "nodes")
-    by = "" if sort is not None else ", what is sick first"
-    empty = "no node fits the filter (Esc clears it)" if choices.text else "no nodes are known yet"
+    by = "" if sort is not None else ", unhealthy first"
+    empty = "no node matches the filter (Esc clears it)" if choices.text else "no nodes yet"
     title = f"nodes{where} {found.nodes_total}{by}{pages}"
     return Pane("nodes", title, overview.NODE_COLUMNS, entries, sort, empty)
 
 
 def api_sort(sort: Sort | None) -> str:
-    """As the fleet's API spells it; empty: what matters first."""
+    """The parameter of the fleet's API; empty for the default order."""
     if sort is None:
         return ""
     [column] = [column for column in overview.NODE_COLUMNS if column.name == sort.column]
@@ -272,9 +270,9 @@ def api_sort(sort: Sort | None) -> str:
     return f"{'-' if falls else ''}{sort.column}"
 
 
-def header(view: View, alerts: Sequence[Alert], setting: Setting, width: int, right: str) -> list[Line]:
-    """Where from and when; what there is of it."""
-    glyphs = setting.glyphs
+def header(view: View, alerts: Sequence[Alert], context: RenderContext, width: int, right: str) -> list[Line]:
+    """Source, time and totals."""
+    glyphs = context.glyphs
     first: Line = [Span("accelscope top", Tone.STRONG), Span(f"  {clean(_where(view), glyphs)}")]
     if len(view.nodes) == 1 and view.nodes[0].driver:
         first.append(Span(f"  {clean(view.nodes[0].driver, glyphs)}", Tone.DIM))
@@ -282,8 +280,8 @@ def header(view: View, alerts: Sequence[Alert], setting: Setting, width: int, ri
         first.append(Span(f"  {duration(view.nodes[0].age_seconds, glyphs)} old", Tone.DIM))
     clock = datetime.fromtimestamp(view.at).astimezone().strftime("%H:%M:%S")
     return [
-        _between(first, [Span(right, Tone.STRONG), Span(f"  {clock}")], width, setting),
-        _totals(sums_of(view), view, alerts, setting, width),
+        _between(first, [Span(right, Tone.STRONG), Span(f"  {clock}")], width, context),
+        _totals(sums_of(view), view, alerts, context, width),
     ]
 
 
@@ -298,14 +296,15 @@ def _where(view: View) -> str:
     return f"fleet {view.title}" if view.kind is Kind.FLEET else view.title
 
 
-def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, width: int) -> Line:
-    """The most important first: what there is no room for is left out."""
-    glyphs = setting.glyphs
+def _totals(sums: Sums, view: View, alerts: Sequence[Alert], context: RenderContext, width: int) -> Line:
+    """The most important parts first; those that do not fit are left out."""
+    glyphs = context.glyphs
     worst = max((alert.level for alert in alerts), default=Level.FINE)
     count = sum(alert.count for alert in alerts if alert.level >= Level.WARNING)
-    state = Span(f"{glyphs.alert} {count} to look at", TONES[worst]) if count else Span("all well", Tone.GOOD)
+    problems = f"{glyphs.alert} {count} problem{'' if count == 1 else 's'}"
+    state = Span(problems, TONES[worst]) if count else Span("no problems", Tone.GOOD)
     if not sums.devices:
-        state = state if count else Span("nothing to show", Tone.DIM)
+        state = state if count else Span("no data", Tone.DIM)
     full, rest = bar(sums.utilization_ratio, 10, glyphs)
     parts: list[Line] = [
         [state],
@@ -320,7 +319,7 @@ def _totals(sums: Sums, view: View, alerts: Sequence[Alert], setting: Setting, w
         [Span(f"hottest {celsius(sums.temperature_max_celsius, glyphs)}")],
         [Span(f"{fraction(sums.devices_idle, glyphs)} idle", Tone.WARN)] if sums.devices_idle else [],
         [Span(full, Tone.GOOD), Span(rest, Tone.DIM)],
-        [Span(sparkline(setting.history.of(ALL), 24, glyphs), Tone.GOOD)],
+        [Span(sparkline(context.history.of(ALL), 24, glyphs), Tone.GOOD)],
     ]
     line: Line = []
     for part in parts:
@@ -337,9 +336,9 @@ def _nodes_counted(sums: Sums) -> Line:
     return counted
 
 
-def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int) -> list[Line]:
-    """As many as there is room for; the last says how many more there are."""
-    glyphs = setting.glyphs
+def alert_lines(alerts: Sequence[Alert], context: RenderContext, width: int, room: int) -> list[Line]:
+    """As many alerts as fit. The last line counts the rest."""
+    glyphs = context.glyphs
     urgent = [alert for alert in alerts if alert.level >= Level.WARNING]
     shown = urgent if len(urgent) <= room else urgent[: max(0, room - 1)]
     lines: list[Line] = [
@@ -354,17 +353,17 @@ def alert_lines(alerts: Sequence[Alert], setting: Setting, width: int, room: int
     ]
     if len(shown) < len(urgent) and room:
         more = sum(alert.count for alert in urgent[len(shown) :])
-        lines.append([Span(f"  and {more} more: ! lists them", Tone.WARN)])
+        lines.append([Span(f"  and {more} more: press ! to list them", Tone.WARN)])
     return lines
 
 
-def _between(left: Line, right: Line, width: int, setting: Setting) -> Line:
-    """Left and right, with the space between them; the left gives way."""
+def _between(left: Line, right: Line, width: int, context: RenderContext) -> Line:
+    """Left-aligned and right-aligned text; the left one is cut if necessary."""
     taken = sum(width_of(span.text) for span in right)
     room = max(0, width - taken - 1)
     line: Line = []
     for span in left:
-        text = cut(span.text, room, setting.glyphs)
+        text = cut(span.text, room, context.glyphs)
         line.append(Span(text, span.tone))
         room -= width_of(text)
     return [*line, Span(" " * (room + 1)), *right]

@@ -1,14 +1,10 @@
-"""What was seen so far, for sparklines: by the reading, not by the minute, and only while somebody looks."""
+"""Totals of a view, and the history of utilization for sparklines, one value per reading."""
 
 from collections import deque
 from collections.abc import Iterable
 
 from accelscope.model import HealthState
-from accelscope.top.view.shown import NodeView, Sums, View
-
-# --- sums ------------------------------------------------------------
-# Sums over what is shown: what is absent stays out of them, and of nothing there is no mean.
-
+from accelscope.top.view.model import NodeView, Sums, View
 
 _UNHEALTHY = frozenset({HealthState.WARNING, HealthState.CRITICAL, HealthState.LOST})
 
@@ -18,6 +14,7 @@ def sums_of(view: View) -> Sums:
 
 
 def node_sums(nodes: Iterable[NodeView]) -> Sums:
+    """Totals over all devices. Absent values are left out of sums and averages."""
     nodes = tuple(nodes)
     devices = [device for node in nodes for device in node.devices]
     use = _known(device.utilization_ratio for device in devices)
@@ -47,25 +44,25 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-KEPT = 240  # readings
-ALL = ""  # key of the mean over everything
+READINGS_LIMIT = 240
+ALL = ""  # key of the average over all devices
 
 
 class History:
     def __init__(self) -> None:
         self._series: dict[str, deque[float | None]] = {}
-        self._shown: str | None = None
+        self._scope: str | None = None
 
     def note(self, view: View) -> None:
-        """A reading. A device that is not in it has a gap; one that was absent for long is forgotten."""
+        """Add a reading. A missing device gets a gap, and is dropped once it has only gaps."""
         values = _values(view)
         scope = f"{view.kind} {view.overview is None} {view.title} {[node.key for node in view.nodes]}"
         if view.overview is not None:
             scope = f"{view.kind} overview"
-        if scope != self._shown:
-            self._series, self._shown = {}, scope
+        if scope != self._scope:
+            self._series, self._scope = {}, scope
         for key in self._series.keys() | values.keys():
-            self._series.setdefault(key, deque(maxlen=KEPT)).append(values.get(key))
+            self._series.setdefault(key, deque(maxlen=READINGS_LIMIT)).append(values.get(key))
         for key in [key for key, series in self._series.items() if all(value is None for value in series)]:
             del self._series[key]
 

@@ -1,13 +1,13 @@
-"""The tables of a fleet: clusters, and a page of nodes."""
+"""The tables of a fleet: clusters and one page of nodes."""
 
 from dataclasses import dataclass
 
 from accelscope.top.view.cells import bar_cell, fill_tone, spark_cell
-from accelscope.top.view.shown import ClusterSums, NodeSums, Sums
-from accelscope.top.view.table import Column, Line, Setting, Span, Tone
+from accelscope.top.view.model import ClusterSums, NodeSums, Sums
+from accelscope.top.view.table import Column, Line, RenderContext, Span, Tone
 from accelscope.top.view.text import celsius, duration, fraction, size_of, watts
 
-STALE_SECONDS = 60.0  # from when on an age is worth a look
+STALE_SECONDS = 60.0  # older values are highlighted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class SumsRow:
 
 
 def cluster_row(cluster: ClusterSums, chosen: str | None) -> SumsRow:
-    state = {True: "ok", False: "out of reach", None: "not read yet"}[cluster.reachable]
+    state = {True: "ok", False: "unreachable", None: "not read yet"}[cluster.reachable]
     return SumsRow(
         key=cluster.key,
         label=cluster.key,
@@ -54,53 +54,53 @@ def node_row(node: NodeSums) -> SumsRow:
     )
 
 
-def _name(row: SumsRow, setting: Setting) -> Span:
-    return Span((setting.glyphs.mark if row.marked else " ") + row.label, Tone.STRONG)
+def _name(row: SumsRow, context: RenderContext) -> Span:
+    return Span((context.glyphs.mark if row.marked else " ") + row.label, Tone.STRONG)
 
 
-def _state(row: SumsRow, setting: Setting) -> Span:
-    del setting
+def _state(row: SumsRow, context: RenderContext) -> Span:
+    del context
     words = [] if row.fine else [row.state.upper()]
     if row.sums.devices_lost:
         words.append(f"{row.sums.devices_lost} LOST")
-    if sick := row.sums.devices_unhealthy - row.sums.devices_lost:
-        words.append(f"{sick} SICK")
+    if unhealthy := row.sums.devices_unhealthy - row.sums.devices_lost:
+        words.append(f"{unhealthy} unhealthy")
     if not words:
         return Span(row.state, Tone.GOOD)
     return Span(" ".join(words), Tone.BAD if row.sums.devices_unhealthy or not row.fine else Tone.WARN)
 
 
-def _use(row: SumsRow, width: int, setting: Setting) -> Line:
-    return bar_cell(row.sums.utilization_ratio, width, setting, Tone.GOOD)
+def _use(row: SumsRow, width: int, context: RenderContext) -> Line:
+    return bar_cell(row.sums.utilization_ratio, width, context, Tone.GOOD)
 
 
-def _spark(row: SumsRow, width: int, setting: Setting) -> Line:
-    return spark_cell(row.key, width, setting)
+def _spark(row: SumsRow, width: int, context: RenderContext) -> Line:
+    return spark_cell(row.key, width, context)
 
 
-def _memory(row: SumsRow, setting: Setting) -> Span:
+def _memory(row: SumsRow, context: RenderContext) -> Span:
     used, total = row.sums.memory_used_bytes, row.sums.memory_total_bytes
-    return Span(size_of(used, total, setting.glyphs), fill_tone(row.sums.memory_used_ratio))
+    return Span(size_of(used, total, context.glyphs), fill_tone(row.sums.memory_used_ratio))
 
 
-def _count(number: int | None, setting: Setting) -> Span:
-    return Span(setting.glyphs.absent, Tone.DIM) if number is None else Span(str(number))
+def _count(number: int | None, context: RenderContext) -> Span:
+    return Span(context.glyphs.absent, Tone.DIM) if number is None else Span(str(number))
 
 
-def _heat(row: SumsRow, setting: Setting) -> Span:
-    """Without a tone: whether that is hot depends on where the device slows down, which sums do not tell."""
-    return Span(celsius(row.sums.temperature_max_celsius, setting.glyphs))
+def _heat(row: SumsRow, context: RenderContext) -> Span:
+    """Never highlighted: the limit depends on the device, and the sums do not contain it."""
+    return Span(celsius(row.sums.temperature_max_celsius, context.glyphs))
 
 
-def _age(row: SumsRow, setting: Setting) -> Span:
+def _age(row: SumsRow, context: RenderContext) -> Span:
     old = row.age_seconds is None or row.age_seconds >= STALE_SECONDS
-    return Span(duration(row.age_seconds, setting.glyphs), Tone.WARN if old else Tone.DIM)
+    return Span(duration(row.age_seconds, context.glyphs), Tone.WARN if old else Tone.DIM)
 
 
-def _why(row: SumsRow, setting: Setting) -> Span:
+def _why(row: SumsRow, context: RenderContext) -> Span:
     if not row.fine and row.reason:
         return Span(row.reason, Tone.WARN)
-    return Span(row.models or row.reason or setting.glyphs.absent, Tone.DIM)
+    return Span(row.models or row.reason or context.glyphs.absent, Tone.DIM)
 
 
 _USE: Column[SumsRow] = Column(
@@ -127,7 +127,7 @@ _POWER: Column[SumsRow] = Column(
     name="power_watts",
     title="power",
     priority=5,
-    text=lambda row, setting: Span(watts(row.sums.power_watts, setting.glyphs)),
+    text=lambda row, context: Span(watts(row.sums.power_watts, context.glyphs)),
     least=6,
     most=7,
     right=True,
@@ -156,7 +156,7 @@ _DEVICES: Column[SumsRow] = Column(
     name="devices",
     title="dev",
     priority=3,
-    text=lambda row, setting: _count(row.sums.devices, setting),
+    text=lambda row, context: _count(row.sums.devices, context),
     least=3,
     most=6,
     right=True,
@@ -166,7 +166,7 @@ _PROCESSES: Column[SumsRow] = Column(
     name="processes",
     title="procs",
     priority=7,
-    text=lambda row, setting: _count(row.sums.processes, setting),
+    text=lambda row, context: _count(row.sums.processes, context),
     least=5,
     most=6,
     right=True,
@@ -199,7 +199,7 @@ CLUSTER_COLUMNS: tuple[Column[SumsRow], ...] = (
         name="nodes",
         title="nodes",
         priority=3,
-        text=lambda row, setting: _count(row.sums.nodes, setting),
+        text=lambda row, context: _count(row.sums.nodes, context),
         least=5,
         most=6,
         right=True,
@@ -216,8 +216,8 @@ CLUSTER_COLUMNS: tuple[Column[SumsRow], ...] = (
         name="devices_idle",
         title="idle",
         priority=6,
-        text=lambda row, setting: Span(
-            fraction(row.sums.devices_idle, setting.glyphs),
+        text=lambda row, context: Span(
+            fraction(row.sums.devices_idle, context.glyphs),
             Tone.WARN if row.sums.devices_idle else Tone.DIM,
         ),
         least=4,
@@ -237,7 +237,7 @@ CLUSTER_COLUMNS: tuple[Column[SumsRow], ...] = (
     ),
 )
 
-# Named as the fleet's API names them: it is the fleet that sorts, over all pages.
+# The names are those of the fleet's API, which sorts over all pages.
 NODE_COLUMNS: tuple[Column[SumsRow], ...] = (
     Column(
         name="cluster",
@@ -269,5 +269,5 @@ NODE_COLUMNS: tuple[Column[SumsRow], ...] = (
     _HEAT,
     _PROCESSES,
     _AGE,
-    Column(name="models", title="models, or why", priority=7, text=_why, least=10, most=60),
+    Column(name="models", title="models or error", priority=7, text=_why, least=10, most=60),
 )

@@ -1,4 +1,4 @@
-"""The table of processes, and of groups of them."""
+"""The table of processes, flat or as a tree of groups."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -9,8 +9,8 @@ from typing import TypeVar
 from accelscope.model import OwnerKind
 from accelscope.top.view.cells import use_tone
 from accelscope.top.view.devices import device_name
-from accelscope.top.view.shown import NodeView, ProcessView, Use
-from accelscope.top.view.table import Column, Setting, Sort, Span, Tone, in_order
+from accelscope.top.view.model import NodeView, ProcessView, Use
+from accelscope.top.view.table import Column, RenderContext, Sort, Span, Tone, in_order
 from accelscope.top.view.text import duration, percent, ranges, size
 
 _TYPES = {"compute": "C", "graphics": "G", "both": "C+G"}
@@ -24,10 +24,10 @@ _OWNERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRow:
-    """A process, or a group of them with their sums."""
+    """A process, or a group of processes with their totals."""
 
     key: str
-    label: str  # the command, or what the group is
+    label: str  # the command, or the name of the group
     depth: int = 0
     process: ProcessView | None = None  # None: a group
     folded: bool | None = None  # of a group
@@ -42,20 +42,20 @@ class ProcessRow:
     cpu_ratio: float | None = None
     resident_memory_bytes: int | None = None
     started_at: float | None = None
-    whose: str | None = None
+    owner: str | None = None
     in_pod: bool = False
 
 
-def whose(process: ProcessView) -> str | None:
-    """Its pod and container, else whose it is otherwise."""
+def owner_text(process: ProcessView) -> str | None:
+    """Its pod and container, or another owner."""
     if process.pod is not None:
         place = f"{process.namespace}/{process.pod}"
         return f"{place}/{process.container}" if process.container else place
     if process.owner_kind is OwnerKind.POD:
-        return f"pod {process.owner}"  # known by its uid only
+        return f"pod {process.owner}"  # only its uid is known
     kind = _OWNERS.get(process.owner_kind) if process.owner_kind is not None else None
     if kind is not None and process.owner:
-        # Of a container of docker or podman, the twelve digits that their own tools show.
+        # docker and podman show twelve digits of a container's id.
         name = process.owner[:12] if process.owner_kind is OwnerKind.CONTAINER else process.owner
         return f"{kind} {name}"
     return process.owner
@@ -90,72 +90,72 @@ def row_of(process: ProcessView, node: str, uses: tuple[Use, ...] | None = None)
         cpu_ratio=process.cpu_ratio,
         resident_memory_bytes=process.resident_memory_bytes,
         started_at=process.started_at,
-        whose=whose(process),
+        owner=owner_text(process),
         in_pod=process.pod is not None,
     )
 
 
 def matches(process: ProcessView, node: str, words: Sequence[str]) -> bool:
-    """Every word is found somewhere in what says whose it is."""
-    texts = (process.name, process.user, whose(process), node, str(process.pid))
+    """Whether every word is part of its name, user, owner, node or pid."""
+    texts = (process.name, process.user, owner_text(process), node, str(process.pid))
     haystack = "\n".join(text for text in texts if text).casefold()
     return all(word in haystack for word in words)
 
 
 def on_devices(process: ProcessView, chosen: frozenset[str]) -> bool:
-    """Whether it uses one of them; a device is chosen with its partitions."""
+    """Whether it uses one of these devices or partitions."""
     return any(use.device in chosen or use.partition in chosen for use in process.uses)
 
 
-def _pid(row: ProcessRow, setting: Setting) -> Span:
-    del setting
+def _pid(row: ProcessRow, context: RenderContext) -> Span:
+    del context
     return Span("" if row.pid is None else str(row.pid), Tone.STRONG)
 
 
-def _user(row: ProcessRow, setting: Setting) -> Span:
-    return Span("" if row.process is None else row.user or setting.glyphs.absent)
+def _user(row: ProcessRow, context: RenderContext) -> Span:
+    return Span("" if row.process is None else row.user or context.glyphs.absent)
 
 
-def _type(row: ProcessRow, setting: Setting) -> Span:
-    return Span(_TYPES.get(row.type or "", setting.glyphs.absent))
+def _type(row: ProcessRow, context: RenderContext) -> Span:
+    return Span(_TYPES.get(row.type or "", context.glyphs.absent))
 
 
-def _memory(row: ProcessRow, setting: Setting) -> Span:
-    return Span(size(row.memory_bytes, setting.glyphs), Tone.DIM if row.memory_bytes is None else Tone.PLAIN)
+def _memory(row: ProcessRow, context: RenderContext) -> Span:
+    return Span(size(row.memory_bytes, context.glyphs), Tone.DIM if row.memory_bytes is None else Tone.PLAIN)
 
 
-def _use(row: ProcessRow, setting: Setting) -> Span:
-    return Span(percent(row.utilization_ratio, setting.glyphs), use_tone(row.utilization_ratio))
+def _use(row: ProcessRow, context: RenderContext) -> Span:
+    return Span(percent(row.utilization_ratio, context.glyphs), use_tone(row.utilization_ratio))
 
 
-def _cpu(row: ProcessRow, setting: Setting) -> Span:
-    return Span(percent(row.cpu_ratio, setting.glyphs), use_tone(row.cpu_ratio))
+def _cpu(row: ProcessRow, context: RenderContext) -> Span:
+    return Span(percent(row.cpu_ratio, context.glyphs), use_tone(row.cpu_ratio))
 
 
-def _host_memory(row: ProcessRow, setting: Setting) -> Span:
+def _host_memory(row: ProcessRow, context: RenderContext) -> Span:
     absent = row.resident_memory_bytes is None
-    return Span(size(row.resident_memory_bytes, setting.glyphs), Tone.DIM if absent else Tone.PLAIN)
+    return Span(size(row.resident_memory_bytes, context.glyphs), Tone.DIM if absent else Tone.PLAIN)
 
 
-def _time(row: ProcessRow, setting: Setting) -> Span:
+def _time(row: ProcessRow, context: RenderContext) -> Span:
     if row.started_at is None:
-        return Span(setting.glyphs.absent, Tone.DIM)
-    return Span(duration(setting.now - row.started_at, setting.glyphs))
+        return Span(context.glyphs.absent, Tone.DIM)
+    return Span(duration(context.now - row.started_at, context.glyphs))
 
 
-def _whose(row: ProcessRow, setting: Setting) -> Span:
-    return Span(row.whose or setting.glyphs.absent, Tone.PLAIN if row.in_pod else Tone.DIM)
+def _owner(row: ProcessRow, context: RenderContext) -> Span:
+    return Span(row.owner or context.glyphs.absent, Tone.PLAIN if row.in_pod else Tone.DIM)
 
 
-def _command(row: ProcessRow, setting: Setting) -> Span:
-    del setting
+def _command(row: ProcessRow, context: RenderContext) -> Span:
+    del context
     return Span(row.label)
 
 
-def _label(row: ProcessRow, setting: Setting) -> Span:
+def _label(row: ProcessRow, context: RenderContext) -> Span:
     if row.process is not None:
-        return Span("  " * row.depth + setting.glyphs.branch + row.label)
-    sign = setting.glyphs.folded if row.folded else setting.glyphs.open
+        return Span("  " * row.depth + context.glyphs.branch + row.label)
+    sign = context.glyphs.folded if row.folded else context.glyphs.open
     count = f" ({row.count})" if row.folded else ""
     return Span(f"{'  ' * row.depth}{sign} {row.label}{count}", Tone.STRONG)
 
@@ -194,7 +194,7 @@ _NUMBERS: tuple[Column[ProcessRow], ...] = (
         most=6,
         right=True,
         sort=lambda row: row.cpu_ratio,
-        needed=lambda rows: any(row.started_at is not None for row in rows),  # told together
+        needed=lambda rows: any(row.started_at is not None for row in rows),  # both come from /proc
     ),
     Column(
         name="host",
@@ -224,7 +224,7 @@ _DEVICES: Column[ProcessRow] = Column(
     name="devices",
     title="dev",
     priority=2,
-    text=lambda row, setting: Span(row.devices or setting.glyphs.absent),
+    text=lambda row, context: Span(row.devices or context.glyphs.absent),
     least=3,
     most=16,
     sort=lambda row: row.devices,
@@ -272,13 +272,13 @@ COLUMNS: tuple[Column[ProcessRow], ...] = (
     _TYPE,
     *_NUMBERS,
     Column(
-        name="whose",
+        name="owner",
         title="pod/container or owner",
         priority=3,
-        text=_whose,
+        text=_owner,
         least=20,
         most=90,
-        sort=lambda row: row.whose,
+        sort=lambda row: row.owner,
         largest_first=False,
     ),
     Column(
@@ -312,8 +312,7 @@ TREE_COLUMNS: tuple[Column[ProcessRow], ...] = (
 )
 
 
-# --- tree ------------------------------------------------------------
-# Processes in groups: by pod and container, or by device. Groups have sums and can be folded.
+# --- groups of processes
 
 
 class Tree(StrEnum):
@@ -330,10 +329,10 @@ class Tree(StrEnum):
 Keep = Callable[[ProcessView, NodeView], bool]
 _Found = Sequence[tuple[ProcessView, NodeView]]
 N = TypeVar("N", int, float)
-_Branch = tuple[ProcessRow, list[ProcessRow]]  # a group, and all that is below it
+_Branch = tuple[ProcessRow, list[ProcessRow]]  # a group and the rows below it
 
 
-def arranged(
+def process_rows(
     nodes: Sequence[NodeView], tree: Tree, sort: Sort | None, folded: frozenset[str], keep: Keep
 ) -> list[ProcessRow]:
     processes = [(process, node) for node in nodes for process in node.processes if keep(process, node)]
@@ -342,7 +341,7 @@ def arranged(
     branches = (
         _by_pod(processes, sort, folded) if tree is Tree.POD else _by_device(nodes, processes, sort, folded)
     )
-    return _opened(branches, sort)
+    return _flatten(branches, sort)
 
 
 def _by_pod(processes: _Found, sort: Sort | None, folded: frozenset[str]) -> list[_Branch]:
@@ -354,7 +353,7 @@ def _by_pod(processes: _Found, sort: Sort | None, folded: frozenset[str]) -> lis
         if process.pod is not None:
             pods[node.key, f"{process.namespace}/{process.pod}"][process.container or ""].append(process)
         else:
-            pods[node.key, whose(process) or "nobody knows whose"][""].append(process)
+            pods[node.key, owner_text(process) or "unknown owner"][""].append(process)
     branches = []
     for (place, name), containers in pods.items():
         key = f"pod {place} {name}"
@@ -366,9 +365,9 @@ def _by_pod(processes: _Found, sort: Sort | None, folded: frozenset[str]) -> lis
                 below.append((head, [replace(row, depth=2) for row in rows]))
             else:
                 below += [(replace(row, depth=1), []) for row in rows]
-        everybody = [process for members in containers.values() for process in members]
-        rows = [row_of(process, names[place]) for process in everybody]
-        branches.append((_group(key, name, rows, everybody, folded), _opened(below, sort)))
+        in_pod = [process for members in containers.values() for process in members]
+        rows = [row_of(process, names[place]) for process in in_pod]
+        branches.append((_group(key, name, rows, in_pod, folded), _flatten(below, sort)))
     return branches
 
 
@@ -405,7 +404,7 @@ def _group(
     *,
     depth: int = 0,
 ) -> ProcessRow:
-    """A process that several devices have counts once on the host."""
+    """A process on several devices counts once for the host."""
     types = {row.type for row in rows if row.type}
     return ProcessRow(
         key=key,
@@ -429,7 +428,7 @@ def _sum(values: Iterable[N | None]) -> N | None:
     return sum(known) if known else None
 
 
-def _opened(branches: Sequence[_Branch], sort: Sort | None) -> list[ProcessRow]:
+def _flatten(branches: Sequence[_Branch], sort: Sort | None) -> list[ProcessRow]:
     below = {head.key: rows for head, rows in branches}
     shown = []
     for head in in_order(COLUMNS, [head for head, _ in branches], sort):

@@ -1,6 +1,6 @@
-"""Tables as lines of text that fit a width: columns give way by priority, long texts are cut.
+"""Tables as lines of text of a given width: columns are dropped by priority, and long texts are cut.
 
-A line is made of spans with a tone; whoever shows it decides what a tone looks like, if anything.
+A line consists of spans with a tone. The output decides how a tone looks.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,41 +35,41 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What lines are made with."""
+class RenderContext:
+    """Common input of all cells."""
 
     glyphs: Glyphs = UNICODE
-    now: float = 0.0  # seconds since the epoch
+    now: float = 0.0  # Unix time
     history: History = field(default_factory=History)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Generic[R]):
-    """`text` for what is written, `draw` for what is as wide as there is room. Those whose `priority` is the
-    highest number are the first to give way."""
+    """`text` returns a text, `draw` fills a given width. The columns with the highest `priority` number are
+    dropped first."""
 
     name: str
     title: str
     priority: int
-    text: Callable[[R, Setting], Span] | None = None
-    draw: Callable[[R, int, Setting], Line] | None = None
+    text: Callable[[R, RenderContext], Span] | None = None
+    draw: Callable[[R, int, RenderContext], Line] | None = None
     least: int = 1
     most: int = 200
     right: bool = False
-    sort: Callable[[R], Any] | None = None  # None of it is absent, which comes last
+    sort: Callable[[R], Any] | None = None  # rows with None come last
     largest_first: bool = True
     needed: Callable[[Sequence[R]], bool] | None = None  # None: always
 
-    def span(self, row: R, setting: Setting) -> Span:
+    def span(self, row: R, context: RenderContext) -> Span:
         assert self.text is not None
-        span = self.text(row, setting)
-        return Span(clean(span.text, setting.glyphs), span.tone)
+        span = self.text(row, context)
+        return Span(clean(span.text, context.glyphs), span.tone)
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
     column: str
-    reverse: bool = False  # against the column's own direction
+    reverse: bool = False  # against the default direction of the column
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,15 @@ class Placed(Generic[R]):
 
 
 def place(
-    columns: Sequence[Column[R]], rows: Sequence[R], width: int, setting: Setting, sort: Sort | None = None
+    columns: Sequence[Column[R]],
+    rows: Sequence[R],
+    width: int,
+    context: RenderContext,
+    sort: Sort | None = None,
 ) -> tuple[Placed[R], ...]:
-    """Which columns there is room for, and where."""
+    """The columns that fit, with their positions."""
     needed = [column for column in columns if column.needed is None or column.needed(rows)]
-    natural = {column.name: _natural(column, rows, setting, sort) for column in needed}
+    natural = {column.name: _natural(column, rows, context, sort) for column in needed}
     least = {column.name: min(natural[column.name], column.least) for column in needed}
     while len(needed) > 1 and sum(least[c.name] + GAP for c in needed) - GAP > width:
         needed.remove(max(needed, key=lambda column: column.priority))
@@ -101,46 +105,46 @@ def place(
     return tuple(placed)
 
 
-def _natural(column: Column[R], rows: Sequence[R], setting: Setting, sort: Sort | None) -> int:
-    title = width_of(_title(column, setting, sort))
+def _natural(column: Column[R], rows: Sequence[R], context: RenderContext, sort: Sort | None) -> int:
+    title = width_of(_title(column, context, sort))
     if column.draw is not None:
         return max(title, column.most)
-    widest = max((width_of(column.span(row, setting).text) for row in rows), default=0)
+    widest = max((width_of(column.span(row, context).text) for row in rows), default=0)
     return max(title, min(widest, column.most))
 
 
-def _title(column: Column[Any], setting: Setting, sort: Sort | None) -> str:
+def _title(column: Column[Any], context: RenderContext, sort: Sort | None) -> str:
     if sort is None or sort.column != column.name or column.sort is None:
         return column.title
     falls = column.largest_first is not sort.reverse
-    return column.title + (setting.glyphs.descending if falls else setting.glyphs.ascending)
+    return column.title + (context.glyphs.descending if falls else context.glyphs.ascending)
 
 
-def title_line(placed: Sequence[Placed[R]], setting: Setting, sort: Sort | None) -> Line:
+def title_line(placed: Sequence[Placed[R]], context: RenderContext, sort: Sort | None) -> Line:
     line: Line = []
     for at in placed:
         by_it = sort is not None and sort.column == at.column.name and at.column.sort is not None
-        text = cut(_title(at.column, setting, sort), at.width, setting.glyphs)
+        text = cut(_title(at.column, context, sort), at.width, context.glyphs)
         line.append(Span(padded(text, at.width, right=at.column.right), Tone.SORTED if by_it else Tone.TITLE))
         line.append(Span(" " * GAP, Tone.TITLE))
     return line[:-1]
 
 
-def row_line(placed: Sequence[Placed[R]], row: R, setting: Setting) -> Line:
+def row_line(placed: Sequence[Placed[R]], row: R, context: RenderContext) -> Line:
     line: Line = []
     for at in placed:
         if at.column.draw is not None:
-            line += at.column.draw(row, at.width, setting)
+            line += at.column.draw(row, at.width, context)
         else:
-            span = at.column.span(row, setting)
-            text = cut(span.text, at.width, setting.glyphs)
+            span = at.column.span(row, context)
+            text = cut(span.text, at.width, context.glyphs)
             line.append(Span(padded(text, at.width, right=at.column.right), span.tone))
         line.append(Span(" " * GAP))
     return line[:-1]
 
 
 def column_at(placed: Sequence[Placed[R]], x: int) -> Column[R] | None:
-    """Whose title is there."""
+    """The column at this position."""
     for at in placed:
         if at.start <= x < at.start + at.width:
             return at.column
@@ -148,7 +152,7 @@ def column_at(placed: Sequence[Placed[R]], x: int) -> Column[R] | None:
 
 
 def in_order(columns: Sequence[Column[R]], rows: Sequence[R], sort: Sort | None) -> list[R]:
-    """Equal ones stay as they are; what is absent comes last, either way."""
+    """A stable sort; rows without a value come last in both directions."""
     column = next((c for c in columns if sort is not None and c.name == sort.column), None)
     if column is None or column.sort is None or sort is None:
         return list(rows)

@@ -1,17 +1,17 @@
-"""Values as short texts, and other people's texts as something that a terminal may be given."""
+"""Formatting of values, and cleaning of foreign text for terminals."""
 
 import re
 import unicodedata
 from dataclasses import dataclass
 
-# One of several words, alone or between colons and commas.
+# A keyword with underscores, alone or between colons and commas.
 _CODE = re.compile(r"(?:^|(?<=: )|(?<=, ))[a-z0-9]+(?:_[a-z0-9]+)+(?=: |, |$)")
 _STEPS = ("B", "K", "M", "G", "T", "P")
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """What lines are made of, by what the terminal can show."""
+    """Characters for lines and symbols, by what the terminal supports."""
 
     absent: str
     ellipsis: str
@@ -73,31 +73,30 @@ ASCII = Glyphs(
 
 
 def clean(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """Without what could move a cursor, change a colour or turn the direction of writing; in a terminal that
-    knows ASCII only, without the rest of the world's letters too."""
+    """Replace characters that could move the cursor, change colours or the direction of text; for ASCII
+    terminals, replace all other characters too."""
     if text.isascii() and text.isprintable():
         return text
     shown = "".join(character if character.isprintable() else "?" for character in text)
     return shown.encode("ascii", "replace").decode() if glyphs.ascii else shown
 
 
-def spoken(reason: str) -> str:
-    """With words that programs use among themselves, such as not_shown, as people write them."""
+def humanize(reason: str) -> str:
+    """Replace the underscores of keywords such as not_shown by spaces."""
     return _CODE.sub(lambda found: found[0].replace("_", " "), reason)
 
 
-def reason_of(reason: str | None, state: str) -> str | None:
-    """Why a device is in a state, to stand behind the state itself: a reason that begins with it says it
-    once more."""
+def health_reason_text(reason: str | None, state: str) -> str | None:
+    """The reason for a state, without the state itself at its beginning."""
     if reason is None:
         return None
     while reason.lower().startswith(f"{state}: "):
         reason = reason[len(state) + 2 :]
-    return None if reason.lower() == state else spoken(reason)
+    return None if reason.lower() == state else humanize(reason)
 
 
 def width_of(text: str) -> int:
-    """In cells of a terminal."""
+    """Width in terminal cells."""
     if text.isascii():
         return len(text)
     return sum(map(_cells, text))
@@ -110,7 +109,7 @@ def _cells(character: str) -> int:
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most so wide; what is cut says so."""
+    """Limit the text to a width; an ellipsis marks a cut."""
     if width_of(text) <= width:
         return text
     if width <= 0:
@@ -134,14 +133,14 @@ def percent(ratio: float | None, glyphs: Glyphs) -> str:
 
 
 def fraction(count: float | None, glyphs: Glyphs) -> str:
-    """Of things that are shared, as devices are: 0, 0.3, 12.0."""
+    """A number of shared devices: 0, 0.3, 12.0."""
     if count is None:
         return glyphs.absent
     return f"{count:.1f}" if count else "0"
 
 
 def size(count: float | None, glyphs: Glyphs) -> str:
-    """Bytes in powers of 1024, three digits: 512M, 1.50G, 80.0G."""
+    """Bytes in powers of 1024 with three digits: 512M, 1.50G, 80.0G."""
     if count is None:
         return glyphs.absent
     step = _step(count)
@@ -149,7 +148,7 @@ def size(count: float | None, glyphs: Glyphs) -> str:
 
 
 def size_of(used: float | None, total: float | None, glyphs: Glyphs) -> str:
-    """In the unit of the larger: 61.2/80.0G."""
+    """Both values in the unit of the larger one: 61.2/80.0G."""
     if used is None or total is None:
         return f"{size(used, glyphs)}/{size(total, glyphs)}" if used != total else glyphs.absent
     step = _step(max(used, total))
@@ -194,7 +193,7 @@ def hertz(value: float | None, glyphs: Glyphs) -> str:
 
 
 def duration(seconds: float | None, glyphs: Glyphs) -> str:
-    """Six characters at most: 45s, 3m12s, 4h05m, 12d03h, 319d."""
+    """At most six characters: 45s, 3m12s, 4h05m, 12d03h, 319d."""
     if seconds is None:
         return glyphs.absent
     whole = max(0, int(seconds))
@@ -209,18 +208,18 @@ def duration(seconds: float | None, glyphs: Glyphs) -> str:
 
 
 def bar(ratio: float | None, width: int, glyphs: Glyphs) -> tuple[str, str]:
-    """The full part and the rest; of what is absent, nothing but blanks."""
+    """The full part and the rest; blank if there is no value."""
     if ratio is None:
         return "", " " * width
     halves = round(2 * width * min(1.0, max(0.0, ratio)))
     if halves == 0 and ratio > 0:
-        halves = 1  # little is not nothing
+        halves = 1  # a small value is visible
     full = glyphs.bar_full * (halves // 2) + glyphs.bar_half * (halves % 2)
     return full, glyphs.bar_empty * (width - len(full))
 
 
 def sparkline(values: "list[float | None]", width: int, glyphs: Glyphs) -> str:
-    """Ratios of 0 to 1, newest at the right; a gap where nothing was known."""
+    """Ratios from 0 to 1, the newest at the right; a gap for each missing value."""
     top = len(glyphs.spark) - 1
     shown = values[-width:] if width > 0 else []
     line = "".join(

@@ -1,7 +1,7 @@
-"""What a source hands to whatever shows it: nodes, devices, processes, and a fleet's overview.
+"""The data of a view: nodes, devices, processes, and the overview of a fleet.
 
-Units are the model's; `None` is absent and is shown as such, never as 0. Text is as its source wrote it:
-`text.clean` makes it fit for a terminal where lines are made.
+Units are those of accelscope.model. `None` is an absent value and is never shown as 0. Texts are foreign;
+`text.clean` makes them safe for a terminal when lines are rendered.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from accelscope.model import HealthState, OwnerKind
 
 
 class Kind(StrEnum):
-    """Where a view is from."""
+    """The kind of source of a view."""
 
     LOCAL = "local"
     AGENTS = "agents"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 class PartitionView:
     key: str
     id: str
-    label: str  # its profile, or what its driver calls it
+    label: str  # its profile, or its name in the driver
     index: int | None = None
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
@@ -43,8 +43,8 @@ class DeviceView:
     health: HealthState = HealthState.UNKNOWN
     health_reason: str | None = None
     stale: bool = False
-    read_at: float | None = None  # seconds since the epoch of the last good reading
-    unusual: str | None = None  # a fleet's word for what is out of its habit
+    read_at: float | None = None  # Unix time of the last successful read
+    unusual: str | None = None  # an anomaly that the fleet has detected
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
@@ -54,19 +54,19 @@ class DeviceView:
     temperature_slowdown_celsius: float | None = None
     fan_ratio: float | None = None
     clock_hertz: float | None = None
-    throttles: tuple[str, ...] = ()  # reasons at work
-    pods: tuple[str, ...] = ()  # namespace/pod of those that hold or use it
-    idle_seconds: float | None = None  # since any that holds it did anything with it
-    idle_ratio: float = 0.0  # fraction of it that is held and idle
+    throttles: tuple[str, ...] = ()  # active reasons
+    pods: tuple[str, ...] = ()  # namespace/pod of pods that use it or have it allocated
+    idle_seconds: float | None = None  # since any of its pods used it
+    idle_ratio: float = 0.0  # fraction of it that is allocated and idle
     partitions: tuple[PartitionView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a process does on one device or partition."""
+    """Use of one device or partition by a process."""
 
     device: str  # key of the device
-    label: str  # how its device is named beside it
+    label: str  # of the device
     partition: str | None = None  # key of the partition
     type: str | None = None
     memory_bytes: int | None = None
@@ -75,7 +75,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
-    """A process once, however many devices it is on."""
+    """A process with all its devices."""
 
     key: str
     node: str  # key of its node
@@ -85,12 +85,12 @@ class ProcessView:
     uses: tuple[Use, ...] = ()
     cpu_ratio: float | None = None  # 1.0 is one CPU
     resident_memory_bytes: int | None = None
-    started_at: float | None = None  # seconds since the epoch
+    started_at: float | None = None  # Unix time
     namespace: str | None = None
     pod: str | None = None
     container: str | None = None
-    owner_kind: OwnerKind | None = None  # None: nobody has looked
-    owner: str | None = None  # of a process in no pod: container, job, unit or user
+    owner_kind: OwnerKind | None = None  # None: not determined
+    owner: str | None = None  # container, job, unit or user of a process outside pods
 
     @property
     def type(self) -> str | None:
@@ -104,7 +104,7 @@ class ProcessView:
 
     @property
     def utilization_ratio(self) -> float | None:
-        """Over all its devices: two that it keeps half busy are 1.0."""
+        """The sum over all its devices."""
         known = [use.utilization_ratio for use in self.uses if use.utilization_ratio is not None]
         return sum(known) if known else None
 
@@ -113,31 +113,31 @@ class ProcessView:
 class NodeView:
     key: str
     name: str
-    source: str  # where it was read: a URL, or this node
+    source: str  # a URL, or this node
     cluster: str | None = None
-    error: str | None = None  # why the last attempt brought nothing; what is shown is older
-    age_seconds: float | None = None  # None: it was never read
+    error: str | None = None  # why the last attempt failed; the values are older
+    age_seconds: float | None = None  # None: never read
     simulated: bool = False
     driver: str | None = None
     drivers_found: bool = True
-    read: bool = False  # whether what is shown was read from a driver at all
+    read: bool = False  # whether any driver could be read
     devices: tuple[DeviceView, ...] = ()
     processes: tuple[ProcessView, ...] = ()
-    troubles: tuple[str, ...] = ()  # of readers, one line each
-    notes: tuple[str, ...] = ()  # what is less than a trouble: sources of names that are not up
-    document: Mapping[str, Any] | None = None  # as it came, for who wants it whole
+    troubles: tuple[str, ...] = ()  # problems of readers, one line each
+    notes: tuple[str, ...] = ()  # attribution sources that are not up
+    document: Mapping[str, Any] | None = None  # the original document, for --json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Of a cluster, or of all; what is absent stays out of sums and means."""
+    """Totals of a cluster, a node or the whole view. Absent values are left out of sums and averages."""
 
-    nodes: int | None = 0  # None: not read yet, as of devices and processes
-    nodes_not_read: int = 0  # among them, so that there is nothing of them in what follows
+    nodes: int | None = 0  # None: not read yet; the same for devices and processes
+    nodes_not_read: int = 0  # of these, nodes without values
     devices: int | None = 0
     devices_lost: int = 0
     devices_unhealthy: int = 0  # warning, critical or lost
-    devices_idle: float | None = None  # sum of the fractions of devices that are held and idle
+    devices_idle: float | None = None  # sum of the allocated and idle fractions of devices
     processes: int | None = 0
     utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
@@ -171,7 +171,7 @@ class NodeSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Of a fleet: sums, clusters, and one page of its nodes."""
+    """A fleet: totals, clusters, and one page of its nodes."""
 
     sums: Sums
     clusters: tuple[ClusterSums, ...] = ()
@@ -179,8 +179,8 @@ class Overview:
     nodes_total: int = 0  # on all pages
     page: int = 0
     has_next: bool = False
-    troubles: tuple[str, ...] = ()  # the worst of them, one line each
-    troubles_total: int = 0  # also those that have no line
+    troubles: tuple[str, ...] = ()  # the worst problems, one line each
+    troubles_total: int = 0  # number of all problems
     documents: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -188,8 +188,8 @@ class Overview:
 class View:
     kind: Kind
     title: str
-    at: float  # seconds since the epoch, by this machine's clock
+    at: float  # Unix time, by this machine's clock
     nodes: tuple[NodeView, ...] = ()
-    overview: Overview | None = None  # None: nodes are shown, also of a fleet whose node was asked for
-    error: str | None = None  # of the source as a whole
-    age_seconds: float = 0.0  # of what is shown where there is an error
+    overview: Overview | None = None  # None: `nodes` are shown
+    error: str | None = None  # of the whole source
+    age_seconds: float = 0.0  # age of the values if there is an error
