@@ -9,7 +9,7 @@ from accelscope.vendors.nvidia import NVIDIA_SMI
 from accelscope.vendors.nvidia.parse_csv import QUERY_GPU_FIELDS
 
 _HELP = "nvidia-smi-help-query-gpu"
-_FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first spelling, where there are several
+_FIELD = re.compile(r'^"([a-z0-9_.]+)"', re.MULTILINE)  # the first name of a field with aliases
 
 
 def _all_fields(outputs: Outputs) -> Iterable[Command]:

@@ -390,7 +390,7 @@ def program_name(title: str) -> str | None:
     """The program of a process title, without arguments, which may contain secrets.
 
     The tool prints the title. It is usually a path, but browsers, editors and workers overwrite it with their
-    whole command line. If name and arguments cannot be separated, the result is rather too short.
+    whole command line. If name and arguments cannot be separated, the name is truncated.
     """
     return None if absence(title.strip().strip("\"'")[:4096]) is not None else program_in_title(title)
 

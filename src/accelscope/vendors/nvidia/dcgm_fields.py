@@ -16,6 +16,7 @@ from accelscope.metrics.dialects import (
 )
 from accelscope.metrics.family import Family
 from accelscope.model import Device, EccCount, ErrorCount
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS
 
 # Short texts of XID codes, for the label `err_msg`.
 _XID_TEXTS = {
@@ -65,19 +66,7 @@ def xid_text(code: int) -> str:
 
 
 # The bits of NVML's mask, which DCGM exposes unchanged.
-_THROTTLE_BITS = {
-    "gpu_idle": 0x001,
-    "applications_clocks_setting": 0x002,
-    "sw_power_cap": 0x004,
-    "hw_slowdown": 0x008,
-    "sync_boost": 0x010,
-    "sw_thermal_slowdown": 0x020,
-    "hw_thermal_slowdown": 0x040,
-    "hw_power_brake_slowdown": 0x080,
-    "display_clock_setting": 0x100,
-    "board_limit": 0x200,
-    "reliability": 0x400,
-}
+_THROTTLE_BITS = {reason: bit for bit, reason in NVML_THROTTLE_BITS.items()}
 _ECC_SEVERITIES = {"SBE": "corrected", "DBE": "uncorrected"}
 _ECC_PERIODS = {"VOL": False, "AGG": True}  # value: `EccCount.lifetime`
 _ECC_BLOCKS = {"TOTAL": None, "DEV": "dram", "L2": "l2_cache", "REG": "register_file", "SRM": "sram"}
@@ -114,7 +103,7 @@ def bus_id(device: Device) -> str:
     return f"{domain:0>8}:{rest}".upper() if rest else ""
 
 
-# Fields whose value is a text. A counters file can put them on every series as a label.
+# Fields whose value is a text. A counters file can add them to every series as labels.
 LABEL_FIELDS: dict[str, Callable[[DeviceView], str | None]] = {
     "DCGM_FI_DRIVER_VERSION": lambda v: v.device.driver_version,
     "DCGM_FI_DEV_NAME": lambda v: v.device.model,

@@ -32,6 +32,7 @@ from accelscope.vendors.nvidia.nvml_library import (
     driver_error,
     find_library,
     load_binding,
+    mapped_file,
 )
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'nvrm|xid'`"
@@ -365,7 +366,7 @@ def _group_name(gid: int) -> str:
 
 _PACKAGE = "nvidia-ml-py"
 _XID_EVENTS = 0x8  # nvmlEventTypeXidCriticalError of nvml.h
-_MAPS = Path("/proc/self/maps")  # of this process: --proc-root does not apply
+
 _FILE_VERSION = re.compile(r"\.so\.([0-9]+(?:\.[0-9]+)+)$")
 
 
@@ -380,7 +381,7 @@ def library(subject: Subject) -> Iterator[Finding]:
     except OSError as problem:
         yield error("library", f"{location} does not load: {problem}", advice("library_unusable", subject))
         return
-    file = _library_file(location)
+    file = Path(mapped_file(location)).resolve()
     yield ok("library", f"{file} loads", path=str(file), asked_for=wanted)
 
 
@@ -516,24 +517,13 @@ def _library_version(library: Any, subject: Subject) -> str | None:
         return str(library.nvmlSystemGetNVMLVersion()).partition(".")[2] or None
     except library.NVMLError:
         location = find_library(subject.value(NVML_LIBRARY))
-        match = _FILE_VERSION.search(str(_library_file(location))) if location else None
+        match = _FILE_VERSION.search(str(Path(mapped_file(location)).resolve())) if location else None
         return match[1] if match else None
 
 
 def _in_brackets(versions: dict[str, str | None]) -> str:
     known = [f"{what} {versions[what]}" for what in ("library", "module") if versions[what]]
     return f" ({join_words(known)})" if known else ""
-
-
-def _library_file(location: str) -> Path:
-    """The file of a loaded library. For a bare name only the process's memory map has it."""
-    if "/" in location:
-        return Path(location).resolve()
-    for line in _MAPS.read_text(errors="replace").splitlines():
-        path = Path(line.partition("/")[2])
-        if path.name.startswith(location.partition(".so")[0]):
-            return Path("/") / path
-    return Path(location)
 
 
 def _library_missing(subject: Subject, wanted: str) -> Finding:

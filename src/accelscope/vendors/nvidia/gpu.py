@@ -179,7 +179,7 @@ def _problems(
         and now - e.last_seen < XID_IS_RECENT_SECONDS
     )
     if recent:
-        yield Health(HealthState.WARNING, f"XID {', '.join(recent)} in the last ten minutes")
+        yield Health(HealthState.WARNING, f"XID {', '.join(recent)} in the last 10 minutes")
     if remapped is not None and remapped.pending:
         yield Health(HealthState.WARNING, "row remapping is pending until the next GPU reset")
     if any(e.severity == "uncorrected" and not e.lifetime and e.block is None and e.count for e in ecc):

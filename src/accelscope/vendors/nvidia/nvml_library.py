@@ -116,7 +116,7 @@ def load_binding(library: str, spare: Any = None) -> Any:
         raise ReaderError("library_unusable", f"cannot load the NVML library: {error}") from None
     binding = _copy_binding() if spare is None else spare
     binding.nvmlLib = loaded
-    binding.accelscope_library_file = _mapped_file(location)
+    binding.accelscope_library_file = mapped_file(location)
     return binding
 
 
@@ -145,8 +145,8 @@ def _close(library: ctypes.CDLL) -> None:
     ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
 
 
-def _mapped_file(location: str) -> str:
-    """The file that the loader opened for a bare name."""
+def mapped_file(location: str) -> str:
+    """The file of a loaded library. For a bare name only the memory map of this process has it."""
     if "/" in location:
         return location
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():

@@ -42,9 +42,9 @@ class NvidiaDriver:
     def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._gpus):
-            own = instant.faults.of_device(slot)
-            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(instant.at) for fault in own)
-            result.append(gpu.reading(instant.at, own, None if vanished else index))
+            faults = instant.faults.of_device(slot)
+            vanished = any(fault.kind is FaultKind.VANISHED and fault.active(instant.at) for fault in faults)
+            result.append(gpu.reading(instant.at, faults, None if vanished else index))
             index += not vanished
         return tuple(result)
 
@@ -99,20 +99,20 @@ def _run(spec: Any, readings: tuple[Any, ...], command: Sequence[str]) -> Comman
     if program.rpartition("/")[2] != "nvidia-smi":
         error = f'exec: "{program}": executable file not found in $PATH\n'
         return CommandOutput(stderr=error, exit_code=_NOT_FOUND)
-    shown = tuple(reading for reading in readings if reading.index is not None)
+    enumerated = tuple(reading for reading in readings if reading.index is not None)
     if arguments[:1] == ["pmon"]:
         selection = arguments[arguments.index("-s") + 1] if "-s" in arguments[:-1] else "u"
-        return CommandOutput(pmon(spec, shown, selection))
+        return CommandOutput(pmon(spec, enumerated, selection))
     options = dict(argument.partition("=")[::2] for argument in arguments)
     if "--query-gpu" in options:
-        return _query(spec, shown, options["--query-gpu"], options.get("--format", ""))
+        return _query(spec, enumerated, options["--query-gpu"], options.get("--format", ""))
     return CommandOutput("Invalid combination of input arguments.\n", exit_code=_BAD_QUERY)
 
 
-def _query(spec: NvidiaSpec, shown: tuple[GpuReading, ...], names: str, form: str) -> CommandOutput:
+def _query(spec: NvidiaSpec, enumerated: tuple[GpuReading, ...], names: str, form: str) -> CommandOutput:
     stamp = time.strftime("%Y/%m/%d %H:%M:%S.000", time.gmtime())
     known: dict[str, QueryField] = {}
-    for field in query_fields(spec, len(shown), stamp):
+    for field in query_fields(spec, len(enumerated), stamp):
         known |= dict.fromkeys((field.name, *field.aliases), field)
     queried = [name.strip() for name in names.split(",")]
     for name in queried:
@@ -121,7 +121,7 @@ def _query(spec: NvidiaSpec, shown: tuple[GpuReading, ...], names: str, form: st
     fields, words = [known[name] for name in queried], form.split(",")
     units = "nounits" not in words
     lines = [] if "noheader" in words else [", ".join(_headings(fields, units=units))]
-    lines += [", ".join(_cells(fields, reading, units=units)) for reading in shown]
+    lines += [", ".join(_cells(fields, reading, units=units)) for reading in enumerated]
     return CommandOutput("".join(f"{line}\n" for line in lines))
 
 

@@ -191,8 +191,8 @@ class GpuDynamics:
 
     def _mig(self, processes: Sequence[ProcessReading], at: float) -> tuple[MigReading, ...]:
         def used(instance: int) -> int:
-            held = (p.placement.memory_bytes(at) for p in processes if p.gpu_instance_id == instance)
-            return _INSTANCE_BYTES + sum(held)
+            sizes = (p.placement.memory_bytes(at) for p in processes if p.gpu_instance_id == instance)
+            return _INSTANCE_BYTES + sum(sizes)
 
         return tuple(
             MigReading(

@@ -16,7 +16,7 @@ from accelscope.vendors.nvidia.simulated.spec import (
     NvidiaSpec,
 )
 
-_SWITCHES = 4  # NVSwitches of a board whose GPUs all reach each other
+_SWITCHES = 4  # NVSwitches of a board that connects all GPUs
 
 
 @dataclass(frozen=True)

@@ -349,8 +349,8 @@ def compute_apps(readings: Sequence[GpuReading], timestamp: str) -> Iterator[str
     ]
 
     def row(name: str, header: str, unit: str, cells: Iterable[object | None]) -> str:
-        shown = (NOT_AVAILABLE if cell is None else str(cell) for cell in cells)
-        return "\t".join((name, header, unit, *shown))
+        texts = (NOT_AVAILABLE if cell is None else str(cell) for cell in cells)
+        return "\t".join((name, header, unit, *texts))
 
     yield row("gpu index", "", "", (reading.index for reading, _ in apps))
     yield row("timestamp", "timestamp", "", (timestamp for _ in apps))

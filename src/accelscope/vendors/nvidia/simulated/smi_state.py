@@ -125,11 +125,11 @@ def _pci(reading: GpuReading) -> list[Node]:
 
 
 def _memory(spec: NvidiaSpec, total: int, reserved: int, used: int) -> list[Node]:
-    shown: list[Node] = [("total", f"{mib(total)} MiB")]
+    elements: list[Node] = [("total", f"{mib(total)} MiB")]
     if spec.driver_major >= _RESERVED_FROM:
-        shown.append(("reserved", f"{mib(reserved)} MiB"))
+        elements.append(("reserved", f"{mib(reserved)} MiB"))
     free = total - reserved - used
-    return [*shown, ("used", f"{mib(used)} MiB"), ("free", f"{mib(free)} MiB")]
+    return [*elements, ("used", f"{mib(used)} MiB"), ("free", f"{mib(free)} MiB")]
 
 
 def _bar1(total: int, used: int) -> list[Node]:
@@ -339,21 +339,21 @@ def render(spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fa
 def _sections(
     spec: NvidiaSpec, readings: Sequence[GpuReading], faults: Iterable[Fault], moment: float
 ) -> Iterator[tuple[str, str]]:
-    shown = tuple(reading for reading in readings if reading.index is not None)
+    enumerated = tuple(reading for reading in readings if reading.index is not None)
     moment_utc = time.gmtime(moment)
     timestamp = time.strftime("%Y/%m/%d %H:%M:%S.000", moment_utc)
-    fields = smi_query.query_fields(spec, len(shown), timestamp)
-    yield "fault", "".join(f"{line}\n" for line in _fault_lines(faults, any_device=bool(shown)))
+    fields = smi_query.query_fields(spec, len(enumerated), timestamp)
+    yield "fault", "".join(f"{line}\n" for line in _fault_lines(faults, any_device=bool(enumerated)))
     yield "cost", f"{spec.tool.cpu_milliseconds} {spec.tool.memory_mib}\n"
-    yield "gpus", "".join(_gpu_line(reading) for reading in shown)
-    yield "query-gpu", "\n".join(smi_query.rows(fields, shown)) + "\n"
-    yield "query-compute-apps", "\n".join(smi_query.compute_apps(shown, timestamp)) + "\n"
+    yield "gpus", "".join(_gpu_line(reading) for reading in enumerated)
+    yield "query-gpu", "\n".join(smi_query.rows(fields, enumerated)) + "\n"
+    yield "query-compute-apps", "\n".join(smi_query.compute_apps(enumerated, timestamp)) + "\n"
     for selection in ("u", "m", "um"):
-        yield f"pmon {selection}", smi_query.pmon(spec, shown, selection)
+        yield f"pmon {selection}", smi_query.pmon(spec, enumerated, selection)
     yield "version", smi_query.version(spec)
     yield "help-query-gpu", smi_query.help_query_gpu(fields)
-    yield "xml", head(spec, len(shown), time.strftime("%a %b %e %H:%M:%S %Y", moment_utc))
-    for reading in shown:
+    yield "xml", head(spec, len(enumerated), time.strftime("%a %b %e %H:%M:%S %Y", moment_utc))
+    for reading in enumerated:
         yield f"list {reading.index}", smi_query.device_list(reading)
         yield f"xml {reading.index}", gpu_element(spec, reading)
 

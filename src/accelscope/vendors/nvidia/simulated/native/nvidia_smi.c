@@ -178,8 +178,8 @@ struct column {
 static bool find_column(const char *table, const char *name, struct column *column) {
     char *lines = strdup(table), *save = NULL;
     for (char *line = strtok_r(lines, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *rest = line, *own = strsep(&rest, "\t");
-        if (strcmp(own, name) != 0)
+        char *rest = line, *first = strsep(&rest, "\t");
+        if (strcmp(first, name) != 0)
             continue;
         column->header = strsep(&rest, "\t");
         column->unit = strsep(&rest, "\t");
