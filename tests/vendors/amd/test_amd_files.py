@@ -357,14 +357,19 @@ def test_all_bad_pages_are_counted_if_one_read_returns_only_some(
 
 
 @pytest.mark.parametrize(
-    ("celsius", "state"),
-    [(99, HealthState.OK), (100, HealthState.WARNING), (105, HealthState.CRITICAL)],
+    ("celsius", "health"),
+    [
+        (99, Health(HealthState.OK)),
+        (100, Health(HealthState.WARNING, "100 °C, at the slowdown limit of 100 °C")),
+        (104, Health(HealthState.WARNING, "104 °C, above the slowdown limit of 100 °C")),
+        (115, Health(HealthState.CRITICAL, "115 °C, above the shutdown limit of 105 °C")),
+    ],
 )
 def test_temperature_above_a_limit_determines_the_health(
-    tmp_path: Path, celsius: int, state: HealthState
+    tmp_path: Path, celsius: int, health: Health
 ) -> None:
     lay_out_gpu(tmp_path, {**HEALTHY, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
-    assert only_device(tmp_path).health.state is state
+    assert only_device(tmp_path).health == health
 
 
 @pytest.mark.parametrize("reason", THROTTLES)
