@@ -162,7 +162,7 @@ def test_a_pods_utilisation_is_the_mean_of_its_devices() -> None:
     assert (silent["utilization_ratio"][-1], silent["memory_used_bytes"][-1]) == (None, None)
 
 
-def test_minutes_that_nobody_recorded_are_gaps() -> None:
+def test_minutes_without_a_record_are_gaps() -> None:
     fleet = Fleet("a")
     fleet.read("a", "n1", gpu("x", power_watts=1.0))
     fleet.minute()
@@ -172,7 +172,7 @@ def test_minutes_that_nobody_recorded_are_gaps() -> None:
     assert fleet.device("x").fields["power_watts"][-4:] == [1.0, None, None, 2.0]
 
 
-def test_a_clock_that_is_set_back_takes_the_minutes_after_it_along() -> None:
+def test_setting_the_clock_back_drops_later_minutes() -> None:
     fleet = Fleet("a")
     for power in (1.0, 2.0, 3.0):
         fleet.read("a", "n1", gpu("x", power_watts=power))
@@ -183,7 +183,7 @@ def test_a_clock_that_is_set_back_takes_the_minutes_after_it_along() -> None:
     assert fleet.device("x").fields["power_watts"][-2:] == [1.0, 9.0]
 
 
-def test_a_minute_that_is_recorded_twice_has_what_came_last() -> None:
+def test_recording_a_minute_twice_keeps_the_last() -> None:
     fleet = Fleet("a")
     fleet.read("a", "n1", gpu("x", power_watts=1.0), gpu("gone", power_watts=1.0))
     run(fleet.history.record(fleet.store, fleet.clock.now))
@@ -193,7 +193,7 @@ def test_a_minute_that_is_recorded_twice_has_what_came_last() -> None:
     assert fleet.device("gone").fields["power_watts"][-1] is None
 
 
-def test_what_has_no_room_is_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_without_room_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     fleet = Fleet("a", limits=HistoryLimits(devices=2))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -223,7 +223,7 @@ def test_a_device_that_left_makes_room_after_an_hour() -> None:
     assert fleet.device("old").fields["power_watts"] == [None] * 60
 
 
-def test_gaps_are_filled_from_a_store_that_remembers_and_nothing_else_is() -> None:
+def test_only_gaps_are_filled_from_a_store() -> None:
     fleet = Fleet("a")
     fleet.read("a", "n1", gpu("x", power_watts=5.0))
     fleet.minute()
@@ -282,7 +282,7 @@ def test_rows_that_move_in_their_table_keep_their_past(minutes: list[dict[str, d
         assert fleet.device(id_, node=node).fields["power_watts"][60 - len(minutes) :] == past
 
 
-def test_slots_are_given_again_only_when_all_of_their_minutes_are_gone() -> None:
+def test_slots_are_reused_only_when_all_minutes_are_gaps() -> None:
     rings = Rings(["value"], 3, limit=1, page_slots=1)
     for minute in range(1, 4):
         rings.begin(minute)

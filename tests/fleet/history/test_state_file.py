@@ -85,7 +85,7 @@ def test_a_file_of_a_larger_fleet_fills_what_room_there_is(tmp_path: Path) -> No
     assert len(small.devices) == 1
 
 
-def test_no_file_is_no_history_and_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_file_is_not_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     History().load(tmp_path / "history")
     assert not caplog.records
     assert not list(tmp_path.iterdir())
@@ -129,7 +129,7 @@ def _summed(content: bytes) -> bytes:
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_is_put_aside_and_said(
+def test_an_unreadable_file_is_renamed_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: object, reason: str
 ) -> None:
     fleet, path = _saved(tmp_path)
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_put_aside_and_said(
     assert path.exists()
 
 
-def test_a_link_in_its_place_is_put_aside_and_its_target_keeps_its_mode(
+def test_a_link_is_renamed_and_its_target_keeps_its_mode(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "state"
@@ -174,9 +174,7 @@ def test_a_file_that_is_no_history_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(victim.stat().st_mode) == 0o644
 
 
-def test_a_pipe_in_its_place_does_not_hold_the_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pipe_does_not_block_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "history"
     os.mkfifo(path)
     start = threading.Thread(target=History().load, args=(path,), daemon=True)
@@ -188,7 +186,7 @@ def test_a_pipe_in_its_place_does_not_hold_the_start(
     assert not path.exists()
 
 
-def test_few_files_are_kept_aside(tmp_path: Path) -> None:
+def test_the_number_of_renamed_files_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "history"
     for number in range(6):
         (tmp_path / f"history.broken-{number}").write_bytes(b"old")
@@ -197,7 +195,7 @@ def test_few_files_are_kept_aside(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_disk_that_does_not_take_it_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_write_error_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fleet, folder = _fleet(), tmp_path / "state"
     with caplog.at_level(logging.INFO):
         run(fleet.history.save(folder / "history"))
@@ -210,7 +208,7 @@ def test_a_disk_that_does_not_take_it_is_said_once(tmp_path: Path, caplog: pytes
     ]
 
 
-def test_a_full_disk_leaves_the_file_of_before(
+def test_a_full_disk_keeps_the_previous_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet, path = _saved(tmp_path)
@@ -228,7 +226,7 @@ def test_a_full_disk_leaves_the_file_of_before(
     assert "cannot be kept" in caplog.text
 
 
-def test_nobody_else_reads_it(tmp_path: Path) -> None:
+def test_the_file_is_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         fleet, path = _saved(tmp_path)
@@ -255,7 +253,7 @@ def test_a_link_in_its_folder_is_not_written_through(tmp_path: Path, name: str) 
     assert not path.is_symlink()
 
 
-def test_what_a_process_that_was_killed_left_is_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     _, path = _saved(tmp_path)
     (tmp_path / ".history.abc123.new").write_bytes(b"half")
     History().load(path)

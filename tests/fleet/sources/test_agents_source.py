@@ -68,7 +68,7 @@ async def agents_of(
             await source.close()
 
 
-def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
+def test_an_agent_sends_its_document_only_when_it_has_changed() -> None:
     async def go() -> None:
         cluster = StubCluster()
         cluster.add_agent("agent-a", "node-a", answering(document(), tag='W/"1-1"', age=3.0))
@@ -94,7 +94,7 @@ def test_an_agent_is_read_once_and_then_only_when_it_has_news() -> None:
     run(go())
 
 
-def test_a_document_that_was_compressed_in_parts_is_kept_whole() -> None:
+def test_a_document_compressed_in_several_members_is_stored_completely() -> None:
     body = json.dumps(document()).encode()
     parts = gzip.compress(body[:1000]) + gzip.compress(body[1000:])
 
@@ -116,7 +116,7 @@ def test_a_document_that_was_compressed_in_parts_is_kept_whole() -> None:
 
 
 @pytest.mark.parametrize("off_seconds", [-7200.0, 0.0, 7200.0])
-def test_an_old_agent_without_an_age_is_put_right_by_the_time_it_answers_with(off_seconds: float) -> None:
+def test_the_clock_of_an_agent_without_age_is_corrected_by_its_date_header(off_seconds: float) -> None:
     async def go() -> None:
         cluster = StubCluster()
         there = time.time() + off_seconds
@@ -214,7 +214,7 @@ async def refused(_: web.BaseRequest) -> web.StreamResponse:
     ],
     ids=["html", "zeros", "no-snapshot", "other-major", "bomb", "hangs", "cut", "refused"],
 )
-def test_a_bad_agent_costs_its_own_node_only(bad: Any, reason: str) -> None:
+def test_an_invalid_agent_affects_only_its_own_node(bad: Any, reason: str) -> None:
     async def go() -> None:
         cluster = StubCluster()
         cluster.add_agent("agent-bad", "node-bad", bad)
@@ -251,7 +251,7 @@ def test_a_large_document_is_read_too() -> None:
     run(go())
 
 
-def test_a_cluster_whose_large_documents_come_slowly_does_not_keep_others_from_theirs() -> None:
+def test_slow_large_documents_of_one_cluster_do_not_delay_other_clusters() -> None:
     async def go() -> None:
         slow, good, over = StubCluster(), StubCluster(), asyncio.Event()
         stuck = 0
@@ -289,7 +289,7 @@ def test_a_cluster_whose_large_documents_come_slowly_does_not_keep_others_from_t
     run(go())
 
 
-def test_an_agent_that_shows_more_than_a_node_can_have_is_refused() -> None:
+def test_an_agent_that_exceeds_the_limits_of_a_node_is_rejected() -> None:
     async def go() -> None:
         cluster = StubCluster()
         crowd = document()
@@ -306,7 +306,7 @@ def test_an_agent_that_shows_more_than_a_node_can_have_is_refused() -> None:
     run(go())
 
 
-def test_numbers_that_cannot_be_are_left_out_and_named() -> None:
+def test_impossible_numbers_are_left_out_and_listed_in_the_remark() -> None:
     async def go() -> None:
         cluster = StubCluster()
         spoilt, other = document(), document("nvidia-h100x8")
@@ -325,7 +325,7 @@ def test_numbers_that_cannot_be_are_left_out_and_named() -> None:
     run(go())
 
 
-def test_a_pod_that_is_not_ready_is_not_asked_and_pods_come_and_go() -> None:
+def test_a_pod_that_is_not_ready_is_not_read_and_pods_come_and_go() -> None:
     async def go() -> None:
         cluster = StubCluster()
         cluster.add_agent("agent-a", "node-a", answering(document()), ready=False)
@@ -365,7 +365,7 @@ def vendor_agent(vendor: str, tag: str) -> dict[str, Any]:
     return mixed
 
 
-def test_agents_of_several_vendors_on_a_node_are_one_reading() -> None:
+def test_agents_of_several_vendors_on_a_node_are_merged() -> None:
     whole = read_snapshot(document("mixed"))
     vendors = sorted({device.vendor.value for device in whole.devices})
     assert len(vendors) > 2
@@ -452,7 +452,7 @@ def test_a_node_with_several_agents_that_all_fail_names_each_reason() -> None:
     run(go())
 
 
-def test_while_agents_are_rolled_out_each_device_is_there_once() -> None:
+def test_each_device_is_listed_once_during_a_rollout_of_agents() -> None:
     async def go() -> None:
         cluster = StubCluster()
         old = {**document(), "labels": [["which", "old"]]}
@@ -468,7 +468,7 @@ def test_while_agents_are_rolled_out_each_device_is_there_once() -> None:
     run(go())
 
 
-def test_no_more_are_asked_at_once_than_is_set() -> None:
+def test_concurrency_is_limited() -> None:
     async def go() -> None:
         cluster = StubCluster()
 
@@ -486,7 +486,7 @@ def test_no_more_are_asked_at_once_than_is_set() -> None:
     run(go())
 
 
-def test_a_round_is_given_up_where_nobody_can_be_reached() -> None:
+def test_a_refresh_is_given_up_when_no_agent_is_reachable() -> None:
     async def go() -> None:
         cluster = StubCluster()
         for number in range(200):
@@ -502,7 +502,7 @@ def test_a_round_is_given_up_where_nobody_can_be_reached() -> None:
     run(go())
 
 
-def test_without_the_right_to_see_pods_the_source_says_so() -> None:
+def test_missing_permission_to_list_pods_is_reported() -> None:
     async def go() -> None:
         cluster = StubCluster()
         cluster.refusal = lambda request: (
@@ -516,7 +516,7 @@ def test_without_the_right_to_see_pods_the_source_says_so() -> None:
     run(go())
 
 
-def test_agents_can_be_read_straight() -> None:
+def test_agents_can_be_read_directly() -> None:
     async def go() -> None:
         cluster = StubCluster()
 

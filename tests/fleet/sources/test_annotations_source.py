@@ -100,7 +100,7 @@ def test_a_clock_that_is_ahead_does_not_make_a_reading_newer_than_now() -> None:
     run(go())
 
 
-def test_ours_counts_before_theirs_for_the_same_vendor() -> None:
+def test_our_annotation_takes_precedence_for_the_same_vendor() -> None:
     ours = json.dumps(
         {
             "timestamp": timestamp(time.time()),
@@ -140,7 +140,7 @@ def test_agents_of_several_vendors_write_an_annotation_each() -> None:
     run(go())
 
 
-def test_one_annotation_of_several_that_cannot_be_read_is_named() -> None:
+def test_an_unreadable_annotation_among_several_is_named() -> None:
     async def go() -> None:
         async with source_of(annotated(npu=npu(CHIP), neutral="{not json")) as source:
             _, said = await one_round(source)
@@ -153,7 +153,7 @@ def test_one_annotation_of_several_that_cannot_be_read_is_named() -> None:
     run(go())
 
 
-def test_garbage_is_a_failure_of_its_node_and_of_no_other() -> None:
+def test_garbage_is_a_failure_of_its_node_only() -> None:
     async def go() -> None:
         cluster = annotated(npu="{not json")
         cluster.nodes["node-c"] = node("node-c", annotations={NPU: npu(CHIP)})
@@ -176,7 +176,7 @@ def test_garbage_is_a_failure_of_its_node_and_of_no_other() -> None:
     run(go())
 
 
-def test_our_own_sink_s_documents_are_read_back() -> None:
+def test_documents_of_our_own_sink_are_read() -> None:
     chips = npu_metrics(npu(CHIP)).devices
     snapshot = Snapshot(
         node="n", taken_at=1_700_000_000.0, agent=AgentState(version="1", started_at=0.0), devices=chips
@@ -197,7 +197,7 @@ def test_our_own_sink_s_documents_are_read_back() -> None:
         ("2026-01-02T05:04:05+02:00", 1767323045.0),
     ],
 )
-def test_times_as_go_writes_them(stamp: str, seconds: float) -> None:
+def test_times_in_the_format_of_go_are_read(stamp: str, seconds: float) -> None:
     assert npu_metrics(json.dumps({"timestamp": stamp, "chips": []})).written_at == pytest.approx(seconds)
 
 
@@ -212,13 +212,13 @@ def test_times_as_go_writes_them(stamp: str, seconds: float) -> None:
         {"chip": 0, "health": "OK"},
     ],
 )
-def test_entries_that_name_no_chip_are_no_devices(chip: dict[str, Any]) -> None:
+def test_entries_without_an_id_are_left_out(chip: dict[str, Any]) -> None:
     assert len(npu_metrics(npu(chip, CHIP)).devices) == 1
     with pytest.raises(BadAnnotation):
         npu_metrics(npu(chip))
 
 
-def test_members_that_are_no_values_are_absent() -> None:
+def test_invalid_values_are_absent() -> None:
     [device] = npu_metrics(
         npu({"npu": 0, "chip": 0, "temp": "hot", "power": True, "aicore": 1e300, "hbm_used": None})
     ).devices
@@ -239,7 +239,7 @@ _JSON = st.recursive(
 
 
 @given(st.sampled_from([npu_metrics, neutral_devices]), _JSON | st.just("2026-01-02T03:04:05Z"), _JSON)
-def test_whatever_stands_there_is_devices_or_a_bad_annotation(read: Any, stamp: Any, entries: Any) -> None:
+def test_any_text_is_read_as_devices_or_rejected(read: Any, stamp: Any, entries: Any) -> None:
     text = json.dumps({"timestamp": stamp, "chips": entries, "devices": entries})
     with suppress(BadAnnotation):
         assert read(text).written_at

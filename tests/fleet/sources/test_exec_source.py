@@ -126,7 +126,7 @@ def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
     run(go())
 
 
-def test_a_field_that_the_driver_does_not_know_is_asked_for_once() -> None:
+def test_a_field_that_the_driver_does_not_support_is_queried_once() -> None:
     asked: list[list[str]] = []
 
     def old(pod: str, command: list[str]) -> tuple[str, int]:
@@ -148,7 +148,7 @@ def test_a_field_that_the_driver_does_not_know_is_asked_for_once() -> None:
     run(go())
 
 
-def test_a_new_driver_pod_is_asked_for_everything_again() -> None:
+def test_a_new_driver_pod_is_queried_for_all_fields_again() -> None:
     asked: list[list[str]] = []
 
     def upgraded(pod: str, command: list[str]) -> tuple[str, int]:
@@ -182,7 +182,7 @@ def test_a_new_driver_pod_is_asked_for_everything_again() -> None:
     run(go())
 
 
-def test_an_older_pmon_tells_who_runs_but_not_with_how_much_memory() -> None:
+def test_an_older_pmon_lists_processes_without_memory() -> None:
     def old(pod: str, command: list[str]) -> tuple[str, int]:
         if command[1] != "pmon":
             return smi(pod, command)
@@ -202,7 +202,7 @@ def test_an_older_pmon_tells_who_runs_but_not_with_how_much_memory() -> None:
     run(go())
 
 
-def test_a_node_whose_processes_cannot_be_listed_still_shows_its_gpus_and_says_so() -> None:
+def test_gpus_are_listed_when_processes_cannot_be_read() -> None:
     def half(pod: str, command: list[str]) -> tuple[str, int]:
         return smi(pod, command) if command[1] != "pmon" else ("Not supported on the device(s)\n", 3)
 
@@ -234,7 +234,7 @@ def test_a_node_whose_processes_cannot_be_listed_still_shows_its_gpus_and_says_s
     ],
     ids=["not-loaded", "mismatch", "unknown", "silent", "garbage"],
 )
-def test_what_the_tool_says_instead_is_the_node_s_reason(text: str, code: int, reason: str) -> None:
+def test_an_error_message_of_the_tool_is_the_reason_of_the_node(text: str, code: int, reason: str) -> None:
     async def go() -> None:
         async with drivers_of(clusters_with(lambda pod, command: (text, code))) as driver:
             outcome, said = await one_round(driver)
@@ -285,7 +285,7 @@ def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
     run(go())
 
 
-def test_nodes_that_an_agent_tells_of_are_left_alone_and_answers_are_good_for_a_while() -> None:
+def test_nodes_with_an_agent_are_not_read_and_answers_are_cached() -> None:
     async def go() -> None:
         entry = ExecEntry(ttl_seconds=60, timeout_seconds=5, per_second=10_000)
         cluster = clusters_with(nodes=3)
@@ -301,7 +301,7 @@ def test_nodes_that_an_agent_tells_of_are_left_alone_and_answers_are_good_for_a_
     run(go())
 
 
-def test_without_the_gpu_operator_there_is_nothing_to_ask_and_nothing_wrong() -> None:
+def test_a_cluster_without_the_gpu_operator_is_not_an_error() -> None:
     async def go() -> None:
         async with drivers_of(StubCluster()) as driver:
             outcome, said = await one_round(driver)
@@ -311,7 +311,7 @@ def test_without_the_gpu_operator_there_is_nothing_to_ask_and_nothing_wrong() ->
     run(go())
 
 
-def test_one_namespace_that_may_be_looked_into_is_enough() -> None:
+def test_one_accessible_namespace_is_enough() -> None:
     async def go() -> None:
         cluster = clusters_with()
         cluster.refusal = lambda request: (
@@ -339,7 +339,7 @@ async def round_with(driver: ExecSource, reason: str) -> SourceOutcome:
             await asyncio.sleep(0.02)
 
 
-def test_where_no_driver_is_found_a_namespace_that_may_not_be_looked_into_is_said() -> None:
+def test_a_forbidden_namespace_is_reported_if_no_driver_is_found() -> None:
     async def go() -> None:
         cluster = clusters_with()
         cluster.refusal = lambda request: (
@@ -353,7 +353,7 @@ def test_where_no_driver_is_found_a_namespace_that_may_not_be_looked_into_is_sai
     run(go())
 
 
-def test_a_right_that_is_revoked_is_said_though_the_drivers_still_answer() -> None:
+def test_a_revoked_permission_is_reported_while_drivers_still_answer() -> None:
     async def go() -> None:
         cluster = clusters_with()
         async with drivers_of(cluster) as driver:
@@ -427,6 +427,6 @@ def test_a_forbidden_command_is_not_hidden_by_another_namespace_that_cannot_be_w
     run(go())
 
 
-def test_the_query_begins_with_what_tells_devices_apart_and_ends_with_the_name() -> None:
+def test_the_query_begins_with_the_identity_and_ends_with_the_name() -> None:
     assert QUERY_FIELDS[:2] == ("index", "uuid")
     assert QUERY_FIELDS[-1] == "name"

@@ -26,7 +26,7 @@ class Passes:
         self._next.cancel()
 
 
-def test_few_requests_begin_in_one_pass_however_many_could() -> None:
+def test_few_requests_start_in_one_iteration_of_the_loop() -> None:
     async def go() -> None:
         share, pace, passes = LoopThrottle(), RequestPacer(1e9), Passes()
         begun: Counter[int] = Counter()
@@ -45,7 +45,7 @@ def test_few_requests_begin_in_one_pass_however_many_could() -> None:
     run(go())
 
 
-def test_who_gives_up_waiting_does_not_keep_others_from_their_turn() -> None:
+def test_a_cancelled_waiter_does_not_block_others() -> None:
     async def go() -> None:
         share, pace = LoopThrottle(), RequestPacer(1e9)
         waiting = [asyncio.create_task(share.wait(pace)) for _ in range(TASKS)]
@@ -60,7 +60,7 @@ def test_who_gives_up_waiting_does_not_keep_others_from_their_turn() -> None:
     run(go())
 
 
-def test_answers_are_worked_on_one_in_a_pass() -> None:
+def test_one_answer_is_decoded_in_an_iteration_of_the_loop() -> None:
     async def go() -> None:
         share, passes = LoopThrottle(), Passes()
         worked: Counter[int] = Counter()

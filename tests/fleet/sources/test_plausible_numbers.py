@@ -59,7 +59,7 @@ def snapshot(*devices: Device, processes: tuple[Process, ...] = (), taken_at: fl
 
 @pytest.mark.parametrize("decode", [glance, decode_snapshot])
 @pytest.mark.parametrize(("field", "value"), ABSURD)
-def test_a_number_that_cannot_be_is_absent_and_named(decode: Any, field: str, value: float) -> None:
+def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, value: float) -> None:
     result = decode(written({**DEVICE, field: value}, {**DEVICE, "id": "nvidia:b", "index": 1}))
     spoilt, good = result.snapshot.devices
     assert getattr(spoilt, field) is None
@@ -69,7 +69,7 @@ def test_a_number_that_cannot_be_is_absent_and_named(decode: Any, field: str, va
 
 
 @pytest.mark.parametrize(("field", "value"), [*ABSURD, ("power_watts", math.inf), ("power_watts", math.nan)])
-def test_so_is_one_that_was_put_together_here(field: str, value: float) -> None:
+def test_an_impossible_number_of_an_assembled_snapshot_is_absent(field: str, value: float) -> None:
     fields: dict[str, Any] = {"vendor": Vendor("nvidia"), "id": "nvidia:a", field: value}
     device = Device(**fields)
     saying = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
@@ -91,7 +91,7 @@ def test_so_is_one_that_was_put_together_here(field: str, value: float) -> None:
         ("read_at", 1.8e9),
     ],
 )
-def test_what_is_only_unusual_is_left_as_it_is(field: str, value: float) -> None:
+def test_unusual_but_possible_numbers_are_kept(field: str, value: float) -> None:
     result = glance(written({**DEVICE, field: value}))
     assert (result.whole, result.remark) == (True, None)
     assert getattr(result.snapshot.devices[0], field) == value
@@ -109,13 +109,13 @@ def test_what_is_only_unusual_is_left_as_it_is(field: str, value: float) -> None
         ("started_at", -1e300, False),
     ],
 )
-def test_what_a_process_can_take_of_its_node(field: str, value: float, kept: bool) -> None:
+def test_host_usage_of_a_process_is_limited(field: str, value: float, kept: bool) -> None:
     result = glance(written(DEVICE, processes=[{"pid": 7, "device": "nvidia:a", field: value}]))
     assert getattr(result.snapshot.processes[0], field) == (value if kept else None)
     assert result.whole is kept
 
 
-def test_a_member_that_is_nothing_without_its_number_costs_itself() -> None:
+def test_a_member_without_its_required_number_is_left_out() -> None:
     hot = {**DEVICE, "sensors": [{"name": "die", "celsius": 1e9}, {"name": "board", "celsius": 40}]}
     processes = [{"pid": -1, "device": "nvidia:a"}, {"pid": 7, "device": "nvidia:a"}]
     found = glance(written(hot, processes=processes)).snapshot
@@ -123,7 +123,7 @@ def test_a_member_that_is_nothing_without_its_number_costs_itself() -> None:
     assert [process.pid for process in found.processes] == [7]
 
 
-def test_a_reading_of_no_possible_time_is_none() -> None:
+def test_a_reading_with_an_impossible_time_is_rejected() -> None:
     with pytest.raises(BadDocument, match="taken_at"):
         glance(written(DEVICE, taken_at=1e300))
     failure = reported("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
@@ -131,7 +131,7 @@ def test_a_reading_of_no_possible_time_is_none() -> None:
     assert failure.reason == "bad_answer"
 
 
-def test_what_is_of_no_possible_kind_is_a_failure_of_its_node() -> None:
+def test_a_value_of_a_wrong_type_is_a_failure_of_its_node() -> None:
     nameless: Any = Sensor(None, 40.0)  # type: ignore[arg-type]
     device = Device(vendor=Vendor("nvidia"), id="nvidia:a", sensors=(nameless,))
     failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
@@ -153,7 +153,9 @@ def many(member: str, count: int) -> dict[str, list[dict[str, Any]]]:
     ("member", "most"), [("devices", 1024), ("processes", 16_384), ("pod_usages", 16_384)]
 )
 @pytest.mark.parametrize("decode", [glance, decode_snapshot])
-def test_more_than_a_node_can_have_is_refused(decode: Any, member: str, most: int) -> None:
+def test_a_snapshot_that_exceeds_the_limits_of_a_node_is_rejected(
+    decode: Any, member: str, most: int
+) -> None:
     enough = decode(json.dumps({**MINIMAL, **many(member, most)}).encode())
     assert len(getattr(enough.snapshot, member)) == most
     for spoilt in ({}, {"interval_seconds": -1}):
@@ -161,7 +163,7 @@ def test_more_than_a_node_can_have_is_refused(decode: Any, member: str, most: in
             decode(json.dumps({**MINIMAL, **many(member, most + 1), **spoilt}).encode())
 
 
-def test_more_than_a_node_can_have_is_a_failure_of_other_sources_too() -> None:
+def test_the_limits_of_a_node_apply_to_all_sources() -> None:
     crowd = tuple(Device(vendor=Vendor("amd"), id=f"amd:{number}") for number in range(1025))
     failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
     assert isinstance(failure, NodeFailure)
@@ -170,7 +172,7 @@ def test_more_than_a_node_can_have_is_a_failure_of_other_sources_too() -> None:
         checked(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
 
 
-def test_a_large_document_is_not_looked_at_closely() -> None:
+def test_a_large_invalid_document_is_rejected_without_the_lenient_decoder() -> None:
     """It would hold up everybody else."""
     labels = [[f"label{number}", "x" * 1000] for number in range(1100)]
     assert glance(written(DEVICE, labels=labels)).whole

@@ -8,7 +8,7 @@ from accelscope.fleet.sources.snapshots import AgentSnapshot, merge_agents
 from accelscope.model import Health, HealthState, Partition, identity_of
 
 
-def test_devices_of_a_silent_agent_are_as_old_as_its_last_word_unless_they_were_never_read() -> None:
+def test_devices_of_an_agent_that_fails_have_the_age_of_its_last_reading() -> None:
     known = [device("a"), device("b", stale=True, read_at=80.0), device("c", stale=True)]
     silent = AgentSnapshot(snapshot=snapshot(known, taken_at=100.0), taken_at=100.0, failure="timeout")
     answers = AgentSnapshot(snapshot=snapshot([device("d", read_at=200.0)], taken_at=200.0), taken_at=200.0)
@@ -16,7 +16,7 @@ def test_devices_of_a_silent_agent_are_as_old_as_its_last_word_unless_they_were_
     assert read_at == {"nvidia:d": 200.0, "nvidia:a": 100.0, "nvidia:b": 80.0, "nvidia:c": None}
 
 
-def test_devices_of_a_silent_agent_keep_their_whole_identity() -> None:
+def test_devices_of_an_agent_that_fails_keep_their_identity() -> None:
     known = device(
         "a",
         architecture="cdna3",

@@ -50,14 +50,14 @@ def test_what_a_glance_cannot_take_is_looked_at_closely() -> None:
     assert result.snapshot.devices[0].health.state is HealthState.UNKNOWN
 
 
-def test_fields_of_a_newer_minor_are_passed_over() -> None:
+def test_fields_of_a_newer_minor_version_are_ignored() -> None:
     device = {"vendor": "nvidia", "id": "nvidia:a", "health": {"state": "ok"}, "quantum_foam": [1, {"a": 2}]}
     result = decoded({**MINIMAL, "devices": [device], "weather": "rain"})
     assert result.whole
     assert [found.id for found in result.snapshot.devices] == ["nvidia:a"]
 
 
-def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
+def test_values_of_a_newer_minor_version_are_left_out_one_by_one() -> None:
     document = {
         **MINIMAL,
         "devices": [
@@ -102,7 +102,7 @@ def test_words_of_a_newer_minor_cost_the_least_there_is() -> None:
 
 @pytest.mark.parametrize("version", ["2.0", "0.9", "17"])
 @pytest.mark.parametrize("first", [True, False])
-def test_another_major_is_refused_with_both_versions(version: str, first: bool) -> None:
+def test_another_major_version_is_rejected_with_both_versions(version: str, first: bool) -> None:
     head, tail = {"schema_version": version}, {"node": "n1"}
     document = {**head, **tail} if first else {**tail, **head}
     with pytest.raises(IncompatibleSchema):
@@ -135,7 +135,7 @@ def test_another_major_is_refused_with_both_versions(version: str, first: bool) 
         b'"devices":[{"vendor":"amd","id":"a","memory_used_bytes":' + b"9" * 400 + b"}]}",
     ],
 )
-def test_what_is_no_snapshot_is_said_to_be_none_in_one_line(document: bytes) -> None:
+def test_an_invalid_snapshot_is_rejected_with_one_line(document: bytes) -> None:
     with pytest.raises(BadDocument):
         glance(document)
     with pytest.raises(BadDocument) as raised:

@@ -52,7 +52,9 @@ def cut_in(update: NodeUpdate, field: str) -> None:
         ("version", {"agent": {"version": LONG, "started_at": 1.0}}),
     ],
 )
-def test_a_long_text_is_cut_and_its_field_is_named(decode: Any, name: str, members: dict[str, Any]) -> None:
+def test_a_long_text_is_truncated_and_its_field_is_listed(
+    decode: Any, name: str, members: dict[str, Any]
+) -> None:
     result = decode(json.dumps({**MINIMAL, "devices": [DEVICE], **members}).encode())
     assert result.remark == f"texts of more than {TEXT_LIMIT} characters were truncated: {name}"
     assert not result.whole
@@ -61,7 +63,7 @@ def test_a_long_text_is_cut_and_its_field_is_named(decode: Any, name: str, membe
 
 
 @pytest.mark.parametrize("decode", [glance, decode_snapshot])
-def test_a_text_of_the_longest_length_is_left_as_it_is(decode: Any) -> None:
+def test_a_text_of_the_maximum_length_is_kept(decode: Any) -> None:
     result = decode(written({**DEVICE, "model": "é" * TEXT_LIMIT}))
     assert (result.whole, result.snapshot.devices[0].model) == (True, "é" * TEXT_LIMIT)
 

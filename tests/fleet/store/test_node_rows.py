@@ -140,7 +140,7 @@ def test_columns_of_a_pod() -> None:
     )
 
 
-def test_columns_of_processes_and_whose_they_are() -> None:
+def test_columns_of_processes_and_their_owners() -> None:
     d = device(index=3)
     processes = [
         process(

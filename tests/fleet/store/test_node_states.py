@@ -88,7 +88,7 @@ def test_a_reading_is_fresh_then_stale_then_forgotten(store: FleetStore, clock: 
 @pytest.mark.parametrize(
     ("interval", "stale_after"), [(None, 60), (5.0, 60), (20.0, 60), (60.0, 180), (1e9, 900)]
 )
-def test_patience_is_three_intervals_but_never_longer_than_memory(
+def test_a_reading_is_stale_after_three_intervals_at_most_until_it_is_forgotten(
     interval: float | None, stale_after: float, clock: Clock
 ) -> None:
     store = store_of("berlin", clock=clock)
@@ -99,7 +99,7 @@ def test_patience_is_three_intervals_but_never_longer_than_memory(
     assert stale_after == 900 or nodes(store)["n1"].state == "stale"
 
 
-def test_a_node_that_says_nothing_has_changed_goes_on_ageing(store: FleetStore, clock: Clock) -> None:
+def test_an_unchanged_reading_continues_to_age(store: FleetStore, clock: Clock) -> None:
     """Its collection may hang while its server answers."""
     store.take("berlin", report("n1", [device()], clock.now))
     for _ in range(30):
@@ -124,14 +124,14 @@ def test_a_reading_that_is_too_old_to_keep_is_not_shown(store: FleetStore, clock
     assert kinds(store) == []
 
 
-def test_a_clock_that_runs_ahead_keeps_nothing_fresh(store: FleetStore, clock: Clock) -> None:
+def test_a_clock_that_is_ahead_does_not_keep_a_node_fresh(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device()], clock.now + 5000))
     assert nodes(store)["n1"].age_seconds == 0
     store.tick(clock.advance(60))
     assert nodes(store)["n1"].state == "stale"
 
 
-def test_a_failure_is_told_while_the_last_reading_stays(store: FleetStore, clock: Clock) -> None:
+def test_a_failure_is_reported_beside_the_last_reading(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device()], clock.now))
     store.take("berlin", failure("n1"))
     row = nodes(store)["n1"]
@@ -148,9 +148,7 @@ def test_a_failure_is_told_while_the_last_reading_stays(store: FleetStore, clock
     assert kinds(store) == [EventKind.NODE_STALE, EventKind.NODE_BACK]
 
 
-def test_a_node_that_never_answered_is_shown_and_leaves_when_nobody_asks_it_any_more(
-    store: FleetStore, clock: Clock
-) -> None:
+def test_a_node_that_never_answered_is_listed_until_it_is_forgotten(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", failure("n1"))
     row = nodes(store)["n1"]
     assert (row.state, row.reason, row.source, row.taken_at) == ("unread", "no answer within 5 s", None, None)
@@ -161,7 +159,7 @@ def test_a_node_that_never_answered_is_shown_and_leaves_when_nobody_asks_it_any_
     assert kinds(store) == []
 
 
-def test_an_agent_of_another_schema_takes_its_devices_along(store: FleetStore, clock: Clock) -> None:
+def test_an_incompatible_agent_removes_its_devices(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device()], clock.now))
     for _ in range(2):
         store.take("berlin", failure("n1", incompatible=True))
@@ -223,7 +221,7 @@ def test_what_a_reading_lacks_is_the_reason_of_a_fresh_node(store: FleetStore, c
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("devices", 3), ("processes", 2)])
-def test_a_cluster_has_no_more_rows_than_its_share(clock: Clock, kind: str, limit: int) -> None:
+def test_rows_of_a_cluster_are_limited(clock: Clock, kind: str, limit: int) -> None:
     store = FleetStore(devices_limit=3, processes_limit=2, clock=clock)
     store.declare([ClusterView(id="berlin"), ClusterView(id="oslo")])
     pair = [device("a"), device("b")]
@@ -278,9 +276,7 @@ def test_a_higher_source_counts_while_it_is_fresh(store: FleetStore, clock: Cloc
     assert (row.source, row.state) == ("exec", "fresh")
 
 
-def test_a_source_that_tells_less_does_not_take_over_when_all_fell_silent_together(
-    store: FleetStore, clock: Clock
-) -> None:
+def test_a_lower_source_does_not_take_over_when_all_sources_fail(store: FleetStore, clock: Clock) -> None:
     """When a cluster is unreachable, a rarely written annotation stays fresh for longer but is not newer."""
     store.take("berlin", report("n1", [device(utilization_ratio=0.2)], clock.now, AGENTS))
     seldom = snapshot([device(utilization_ratio=0.3)], interval_seconds=60.0)
@@ -351,7 +347,7 @@ def test_a_device_that_its_agent_could_not_read_is_stale_by_itself(store: FleetS
     assert nodes(store)["n1"].state == "fresh"
 
 
-def test_what_a_lying_node_says_twice_is_there_once(store: FleetStore, clock: Clock) -> None:
+def test_duplicates_in_a_reading_are_stored_once(store: FleetStore, clock: Clock) -> None:
     d = device("a")
     shown = snapshot(
         [d, d],
@@ -362,7 +358,7 @@ def test_what_a_lying_node_says_twice_is_there_once(store: FleetStore, clock: Cl
     assert (len(store.devices), len(store.processes), len(store.pods)) == (1, 1, 1)
 
 
-def test_a_cluster_that_leaves_takes_its_rows_along(clock: Clock) -> None:
+def test_removing_a_cluster_removes_its_rows(clock: Clock) -> None:
     store = store_of("berlin", "oslo", clock=clock)
     for cluster in ("berlin", "oslo"):
         store.take(cluster, report("n1", [device(cluster)], clock.now))
@@ -377,7 +373,7 @@ def test_a_cluster_that_leaves_takes_its_rows_along(clock: Clock) -> None:
     assert kinds(store) == [EventKind.CLUSTER_LEFT]
 
 
-def test_a_cluster_that_leaves_and_comes_back_begins_anew(store: FleetStore, clock: Clock) -> None:
+def test_a_cluster_that_is_declared_again_starts_empty(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("before")], clock.now))
     store.declare([])
     store.declare([ClusterView(id="berlin")])
@@ -423,7 +419,7 @@ def test_a_list_read_again_changes_the_generation_only_of_clusters_that_changed(
     assert changed_by(renamed, berlin) == {"berlin"}, "lists of both show another order"
 
 
-def test_a_node_that_cannot_be_looked_at_holds_up_no_other(
+def test_an_error_in_one_node_does_not_block_others(
     store: FleetStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("n1", "n2"):
@@ -448,7 +444,7 @@ def test_a_node_that_cannot_be_looked_at_holds_up_no_other(
     assert nodes(store)["n1"].state == "stale"
 
 
-def test_thousands_of_silent_nodes_are_worked_off_over_several_ticks(store: FleetStore, clock: Clock) -> None:
+def test_thousands_of_stale_nodes_are_processed_over_several_ticks(store: FleetStore, clock: Clock) -> None:
     for number in range(500):
         store.take("berlin", report(f"n{number}", [device(str(number))], clock.now))
     clock.advance(60)
@@ -464,7 +460,7 @@ def test_thousands_of_silent_nodes_are_worked_off_over_several_ticks(store: Flee
     assert len(store.devices) == 0
 
 
-def test_a_node_that_nobody_can_read_names_what_each_source_says(store: FleetStore) -> None:
+def test_an_unread_node_lists_the_failure_of_each_source(store: FleetStore) -> None:
     said = {AGENTS: "the agent's pod agent-a is not ready", EXEC: "pods/exec is forbidden"}
     for source, text in said.items():
         store.take("berlin", NodeFailure(node="n1", source=source, reason="any", text=text))

@@ -44,7 +44,7 @@ def told(store: FleetStore) -> list[tuple[EventKind, Severity, str]]:
         ("ok", "ok", None, None),
     ],
 )
-def test_each_change_of_a_devices_health_is_told_once(
+def test_each_change_of_a_devices_health_is_one_event(
     store: FleetStore,
     clock: Clock,
     before: str,
@@ -62,9 +62,7 @@ def test_each_change_of_a_devices_health_is_told_once(
         assert event.at == 1_000_003
 
 
-def test_devices_that_appear_and_vanish_are_told_but_not_the_first_ones(
-    store: FleetStore, clock: Clock
-) -> None:
+def test_new_and_missing_devices_are_events_except_the_first_ones(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     store.take("berlin", report("n1", [device("b"), device("c")], clock.now))
     assert told(store) == [
@@ -80,7 +78,9 @@ def test_another_source_that_sees_less_is_no_loss(store: FleetStore, clock: Cloc
     assert told(store) == []
 
 
-def test_a_cluster_out_of_reach_is_told_once_and_explains_its_nodes(store: FleetStore, clock: Clock) -> None:
+def test_an_unreachable_cluster_is_one_event_without_events_of_its_nodes(
+    store: FleetStore, clock: Clock
+) -> None:
     store.take("berlin", report("n1", [device()], clock.now))
     for _ in range(2):
         store.describe(ClusterView(id="berlin", reachable=False, reason="refused", text="token revoked"))
@@ -93,7 +93,7 @@ def test_a_cluster_out_of_reach_is_told_once_and_explains_its_nodes(store: Fleet
     ]
 
 
-def test_a_node_that_flaps_is_told_of_each_time(store: FleetStore, clock: Clock) -> None:
+def test_a_flapping_node_has_an_event_each_time(store: FleetStore, clock: Clock) -> None:
     for _ in range(3):
         store.take("berlin", report("n1", [device()], clock.now))
         store.tick(clock.advance(60))
@@ -158,7 +158,7 @@ def test_a_storm_in_one_cluster_pushes_out_its_own_events_only() -> None:
 
 
 @pytest.mark.parametrize("kind", ["device", "pod"])
-def test_what_is_unusual_stays_with_the_rows_until_it_is_taken_back(
+def test_an_anomaly_stays_in_rows_until_it_is_cleared(
     store: FleetStore, clock: Clock, kind: Literal["device", "pod"]
 ) -> None:
     shown = snapshot([device()], usages=[usage("team/job", device())])
@@ -184,7 +184,7 @@ def test_what_is_unusual_stays_with_the_rows_until_it_is_taken_back(
     assert [kind for kind, _, _ in told(store)] == [EventKind.UNUSUAL_BEGAN, EventKind.UNUSUAL_ENDED]
 
 
-def test_what_was_unusual_is_forgotten_with_its_device(store: FleetStore, clock: Clock) -> None:
+def test_an_anomaly_is_removed_with_its_device(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a")], clock.now))
     store.set_unusual("device", {("berlin", "n1", "nvidia:a"): "hot"})
     store.take("berlin", report("n1", [device("b")], clock.now))
@@ -220,7 +220,7 @@ def test_the_generation_grows_when_an_answer_would_change(store: FleetStore, clo
     assert not grew()
 
 
-def test_subscribers_hear_of_changes_once_a_second(store: FleetStore, clock: Clock) -> None:
+def test_subscribers_get_changes_once_a_second(store: FleetStore, clock: Clock) -> None:
     async def follow() -> list[Change]:
         subscription = store.subscribe()
         heard: list[Change] = []
@@ -249,7 +249,7 @@ def test_subscribers_hear_of_changes_once_a_second(store: FleetStore, clock: Clo
     assert not any(change.resync for change in (first, second, third))
 
 
-def test_a_reader_that_is_too_slow_is_told_to_ask_anew(store: FleetStore, clock: Clock) -> None:
+def test_a_slow_subscriber_gets_a_resync(store: FleetStore, clock: Clock) -> None:
     async def follow() -> Change:
         subscription = store.subscribe()
         for _ in range(9):
@@ -274,7 +274,7 @@ def test_closing_ends_the_wait(store: FleetStore) -> None:
     assert run(follow()) == []
 
 
-def test_selecting_by_what_is_unusual(store: FleetStore, clock: Clock) -> None:
+def test_rows_can_be_selected_by_anomalies(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     store.set_unusual("device", {("berlin", "n1", "nvidia:b"): "hot"})
     found = store.devices.select(Query(search="hot"))
@@ -289,7 +289,7 @@ def test_selecting_by_what_is_unusual(store: FleetStore, clock: Clock) -> None:
         ({"model": "NVIDIA H100"}, "nvidia:a"),
     ],
 )
-def test_events_call_a_device_as_people_do(
+def test_events_name_devices_by_model_and_index(
     store: FleetStore, clock: Clock, fields: dict[str, Any], name: str
 ) -> None:
     store.take("berlin", report("n1", [device("a", **fields)], clock.now))

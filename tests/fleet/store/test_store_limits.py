@@ -69,7 +69,7 @@ def reason_of(store: FleetStore, node: str = "n", cluster: str = "a") -> tuple[s
     return str(state), None if reason is None else str(reason)
 
 
-def test_texts_that_no_row_holds_any_more_are_given_back_by_their_length() -> None:
+def test_unused_texts_are_freed_by_their_length() -> None:
     """They used to stay until there were a thousand of them, however long they were."""
     texts = Texts()
     before: list[int] = []
@@ -83,7 +83,7 @@ def test_texts_that_no_row_holds_any_more_are_given_back_by_their_length() -> No
     assert len(texts) < 4
 
 
-def test_a_node_with_new_texts_each_time_takes_no_more_memory_in_the_end() -> None:
+def test_new_texts_in_every_reading_do_not_leak_memory() -> None:
     clock = Clock()
     store = store_of(clock)
 
@@ -100,7 +100,7 @@ def test_a_node_with_new_texts_each_time_takes_no_more_memory_in_the_end() -> No
     assert reason_of(store) == ("fresh", None)
 
 
-def test_a_reading_that_takes_too_much_is_refused_and_its_node_names_the_reason() -> None:
+def test_a_reading_that_is_too_large_is_rejected_with_a_reason() -> None:
     clock = Clock()
     store = store_of(clock)
     store.take("a", report("n", named("python"), clock.now))
@@ -183,7 +183,7 @@ def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
     assert reason.endswith("exceeds the limit of 4.0 MiB")
 
 
-def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
+def test_the_size_limit_applies_to_each_cluster() -> None:
     clock = Clock()
     store = store_of(clock, readings_limit=7 * MIB)
     large = named(*(noise(1000) for _ in range(600)))  # some 2 MiB with its document
@@ -196,7 +196,7 @@ def test_a_cluster_keeps_so_much_and_others_are_not_concerned() -> None:
     assert reason_of(store, "n0", "b") == ("fresh", None)
 
 
-def test_what_is_forgotten_makes_room() -> None:
+def test_forgotten_readings_free_their_size() -> None:
     clock = Clock()
     store = store_of(clock, readings_limit=3 * MIB, stale_after_seconds=60, forget_after_seconds=900)
     large = named(*(noise(1000) for _ in range(600)))
@@ -211,7 +211,7 @@ def test_what_is_forgotten_makes_room() -> None:
     assert store.nodes.find(cluster="a", node="n0") is None
 
 
-def test_a_cluster_has_so_many_nodes() -> None:
+def test_nodes_of_a_cluster_are_limited() -> None:
     clock = Clock()
     store = store_of(clock, nodes_limit=2)
     for name in ("n0", "n1", "n2"):

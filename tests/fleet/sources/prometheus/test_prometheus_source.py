@@ -77,7 +77,7 @@ async def reading(handler: Handler, **entry: Any) -> AsyncIterator[Cluster]:
 
 
 @pytest.mark.parametrize("brief", [False, True])
-def test_rows_are_those_that_agents_would_have_made(monkeypatch: pytest.MonkeyPatch, brief: bool) -> None:
+def test_rows_equal_those_of_the_agents_source(monkeypatch: pytest.MonkeyPatch, brief: bool) -> None:
     monkeypatch.setattr(source_module, "DETAILED_TARGETS", 0 if brief else 500)
     snapshots = simulated_snapshots()
 
@@ -135,7 +135,7 @@ def test_a_reading_is_as_old_as_the_page(collected_at: float, scraped_at: float,
     assert report.snapshot.taken_at == collected_at
 
 
-def test_a_node_whose_clock_is_behind_is_not_old_for_that() -> None:
+def test_a_node_whose_clock_is_behind_is_not_stale() -> None:
     """A new page cannot be older than the scrape before it."""
 
     async def read() -> None:
@@ -151,7 +151,7 @@ def test_a_node_whose_clock_is_behind_is_not_old_for_that() -> None:
     run(read())
 
 
-def test_nodes_that_a_store_lost_sight_of_fail_once_and_come_back() -> None:
+def test_nodes_without_series_fail_once_and_come_back() -> None:
     async def read() -> None:
         first, second = agent(node("n1", "a")), agent(node("n2", "b"))
         store = StubStore([first, second], NOW)
@@ -176,7 +176,7 @@ def test_nodes_that_a_store_lost_sight_of_fail_once_and_come_back() -> None:
     run(read())
 
 
-def test_a_store_without_a_series_of_the_cluster_is_up_and_says_so() -> None:
+def test_a_store_without_series_of_the_cluster_is_up_with_a_reason() -> None:
     async def read() -> SourceOutcome:
         store = StubStore([agent(node("n1", "a"), external={"cluster": "oslo"})], NOW)
         async with reading(store.answer, matchers={"cluster": "berlin"}) as cluster:
@@ -205,7 +205,7 @@ def test_matchers_choose_the_cluster() -> None:
     assert [device.id for device in report.snapshot.devices] == ["nvidia:a"]
 
 
-def test_addresses_are_taken_for_what_they_are() -> None:
+def test_addresses_are_not_regular_expressions() -> None:
     async def read() -> list[str]:
         odd = agent(node("n1", "a"), instance=r'a.b+c|d"e\f')
         other = agent(node("n2", "b"), instance="aXb+c")
@@ -216,7 +216,7 @@ def test_addresses_are_taken_for_what_they_are() -> None:
     assert run(read()) == ["nvidia:a", "nvidia:b"]
 
 
-def test_what_two_replicas_of_a_store_scraped_is_one() -> None:
+def test_series_of_two_replicas_of_a_store_are_deduplicated() -> None:
     async def read() -> list[NodeReport]:
         same = node("n1", "a", "b")
         pair = [agent(same, external={"replica": name}) for name in ("a", "b")]
@@ -264,7 +264,7 @@ def test_a_node_without_devices_is_a_node() -> None:
     assert report.snapshot.devices == ()
 
 
-def test_an_answer_in_part_is_told_and_taken() -> None:
+def test_a_partial_answer_is_used_and_reported() -> None:
     async def read() -> None:
         store = StubStore(
             [agent(node("n1", "a")), agent(node("n2"))], NOW, warnings=["no store in Oslo\nat all"]
@@ -285,7 +285,7 @@ def test_an_answer_in_part_is_told_and_taken() -> None:
     run(read())
 
 
-def test_nothing_in_part_is_down() -> None:
+def test_a_partial_answer_without_series_is_an_error() -> None:
     async def read() -> SourceOutcome:
         async with reading(StubStore([], NOW, warnings=["No StoreAPIs matched"]).answer) as cluster:
             return (await cluster.refresh())[0]
@@ -294,7 +294,7 @@ def test_nothing_in_part_is_down() -> None:
     assert (outcome.up, outcome.reason) == (False, "partial")
 
 
-def test_a_store_that_refuses_long_answers_is_asked_for_less() -> None:
+def test_batches_shrink_if_the_store_rejects_long_answers() -> None:
     async def read() -> list[NodeReport]:
         agents = [agent(node(f"n{number}", "a", "b")) for number in range(20)]
         store = StubStore(agents, NOW, most_series=200)
@@ -367,7 +367,7 @@ REFUSAL = json.dumps({"status": "error", "errorType": "bad_data", "error": "nope
         (_endless, "too_large"),
     ],
 )
-def test_a_store_that_answers_badly_is_down(
+def test_a_store_with_invalid_answers_is_down(
     monkeypatch: pytest.MonkeyPatch, handler: Handler, reason: str
 ) -> None:
     monkeypatch.setattr("accelscope.fleet.sources.prometheus.store._GRACE_SECONDS", 0.1)
@@ -415,7 +415,7 @@ def test_nodes_fail_where_the_store_fails_after_it_named_them() -> None:
     assert [type(saying) for saying in sayings] == [NodeFailure] * 3
 
 
-def test_a_node_that_nothing_can_be_made_of_costs_the_others_nothing(
+def test_an_unexpected_error_affects_only_its_node(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = NodeSeries.snapshot
@@ -440,7 +440,7 @@ def test_a_node_that_nothing_can_be_made_of_costs_the_others_nothing(
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-def test_token_and_tenant_are_sent_and_not_told(tmp_path: Path) -> None:
+def test_token_and_tenant_are_sent_but_not_logged(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret-word\n")
 
@@ -466,7 +466,7 @@ def test_token_and_tenant_are_sent_and_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "token"), [("http://user:secret-word@127.0.0.1:1", False), ("http://store.example:1", True)]
 )
-def test_secrets_are_not_sent_as_they_should_not_be(url: str, token: bool, tmp_path: Path) -> None:
+def test_secrets_are_not_sent_over_plain_http(url: str, token: bool, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("secret-word\n")
 

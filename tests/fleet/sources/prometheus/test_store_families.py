@@ -351,7 +351,7 @@ def test_a_device_comes_back_from_its_page(field: str) -> None:
     ],
     ids=str,
 )
-def test_what_tells_nothing_of_use_costs_itself(labels: dict[str, str], value: float) -> None:
+def test_unusable_series_are_ignored(labels: dict[str, str], value: float) -> None:
     series = NodeSeries()
     series.add(labels, value)
     for one in page(SNAPSHOT):

@@ -127,7 +127,7 @@ def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: t
         ("pod", "p", {"cluster": "berlin", "namespace": "ml"}),
     ],
 )
-def test_a_store_that_knows_nothing_of_it_says_so(scope: Scope, key: str, place: dict[str, str]) -> None:
+def test_a_store_without_data_returns_none(scope: Scope, key: str, place: dict[str, str]) -> None:
     """Whoever asks has the last minutes, and shows those rather than a line of gaps."""
 
     async def knows_nothing(_: web.BaseRequest) -> web.StreamResponse:
@@ -182,7 +182,7 @@ def test_a_store_that_hangs_is_not_waited_for(
     assert said.__dict__["fields"]["cluster"] == "oslo"
 
 
-def test_a_store_that_failed_is_tried_again_by_one_for_all(
+def test_a_failed_store_is_tried_again_by_a_single_query(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "accelscope.fleet")
@@ -212,7 +212,7 @@ def test_a_store_that_failed_is_tried_again_by_one_for_all(
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_question_that_a_store_refuses_is_not_the_next_ones(status: int) -> None:
+def test_a_rejected_query_does_not_affect_the_next(status: int) -> None:
     async def read() -> None:
         long = store(10.0)
 
@@ -246,7 +246,7 @@ def test_sums_are_over_all_clusters(scope: Scope) -> None:
 @pytest.mark.parametrize(
     "others", [{"oslo": None}, {"oslo": lambda _: no_answer()}], ids=["no store", "a store that fails"]
 )
-def test_there_is_no_sum_where_a_cluster_is_missing(others: dict[str, Handler | None]) -> None:
+def test_there_is_no_sum_if_a_cluster_is_missing(others: dict[str, Handler | None]) -> None:
     async def read() -> HistorySeries | None:
         async with past_of(berlin=store(10.0), **others) as past:
             return await asked(past, "fleet", None)
@@ -254,7 +254,7 @@ def test_there_is_no_sum_where_a_cluster_is_missing(others: dict[str, Handler | 
     assert run(read()) is None
 
 
-def test_a_cluster_that_left_or_changed_is_asked_no_more() -> None:
+def test_a_removed_or_changed_cluster_is_not_queried() -> None:
     async def read() -> None:
         async with past_of(berlin=store(10.0)) as past:
             assert await asked(past, "cluster", "berlin") is not None
