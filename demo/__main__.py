@@ -1,4 +1,4 @@
-"""`python -m demo`: runs the demo until it is interrupted, and says where to look."""
+"""`python -m demo`: runs the demo until it is interrupted, and prints its addresses."""
 
 import os
 import signal
@@ -75,13 +75,13 @@ def run(settings: Settings, folder: Path) -> None:
 
 
 def end_quietly() -> None:
-    """From now on being told to end once more changes nothing: it is what is being done."""
+    """Ignores further signals while the demo ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 class Interrupted(BaseException):
-    """Somebody told the demo to end."""
+    """The demo received a signal to end."""
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

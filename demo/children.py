@@ -1,5 +1,5 @@
-"""The processes of the demo: started apart from the terminal, so that Ctrl-C is the demo's own to handle, and
-never left behind."""
+"""The processes of the demo. They run in their own sessions, so that only the demo handles Ctrl-C, and end
+with it."""
 
 import contextlib
 import ctypes
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None)
 
 
 class ChildEnded(RuntimeError):
-    """One of the processes is gone though nobody told it to end, or does not get ready."""
+    """A process ended unexpectedly, or did not become ready."""
 
 
 class Child:
@@ -34,7 +34,7 @@ class Child:
         own = os.getpid()
 
         def end_with_us() -> None:
-            """Also where the demo is killed and cannot tell them."""
+            """Ends the process even if the demo is killed."""
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
             if os.getppid() != own:
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -65,7 +65,7 @@ class Child:
 
 
 class Children:
-    """All of them end when this is left, the last one first."""
+    """Leaving the context ends all processes, the last one first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -94,7 +94,7 @@ class Children:
             child.check()
 
     def wait_for(self, child: Child, ready: Callable[[], bool]) -> None:
-        """Raises ChildEnded, also where another one ends meanwhile."""
+        """Raises ChildEnded, also if another process ends meanwhile."""
         end = time.monotonic() + _START_SECONDS
         while not ready():
             self.check()
@@ -119,7 +119,7 @@ class Children:
 
 
 def answers(url: str) -> bool:
-    """Whether somebody answers there, and well."""
+    """Whether the address answers with success."""
     try:
         with urllib.request.urlopen(url, timeout=2):
             return True

@@ -1,4 +1,4 @@
-"""The three clusters of the demo: which nodes they have, by how many there are to be in all."""
+"""The three clusters of the demo and their nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,14 +53,14 @@ _ALL = sum(group.share for _, groups in CLUSTERS.values() for group in groups)
 
 
 def counts(nodes: int) -> Iterator[tuple[str, Group, int]]:
-    """How many of each group: about so many in all, and at least one of each."""
+    """The size of each group: about `nodes` in total, and at least one of each."""
     for cluster, (_, groups) in CLUSTERS.items():
         for group in groups:
             yield cluster, group, max(1, round(group.share * nodes / _ALL))
 
 
 def write_kinds(folder: Path) -> None:
-    """The ready-made nodes without faults of their own: here the story says what happens."""
+    """Writes the ready-made nodes without their faults, because the story has its own."""
     folder.mkdir(exist_ok=True)
     for kind in {group.kind for _, groups in CLUSTERS.values() for group in groups}:
         described = yaml.safe_load(load_node(kind).text)

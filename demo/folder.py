@@ -1,4 +1,4 @@
-"""The demo's folder for files and logs, which is gone when the demo is: at the latest with the next demo."""
+"""The demo's folder for files and logs. It is removed when the demo ends, or by the next demo."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ def demo_folder() -> Iterator[Path]:
 
 
 def remove_dead() -> None:
-    """Folders of demos that were killed: the kernel has let go of their locks."""
+    """Removes folders of killed demos, whose locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         if _is_ours(folder) and _is_dead(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -22,7 +22,7 @@ class Lab:
         self._passwd_file = folder / "passwd"
 
     def describe(self, node: str, file: Path) -> None:
-        """The node that was chosen, under the name that it has in the cluster."""
+        """Writes the description of the chosen node, with its name in the cluster."""
         described = yaml.safe_load(load_node(node).text)
         file.write_text(yaml.safe_dump({**described, "node": LAB_NODE}, sort_keys=False))
 
@@ -38,7 +38,7 @@ class Lab:
         scratch.replace(self.settings_file)
 
     def show(self, happenings: Iterable[Happening]) -> None:
-        """Let these happen there, and nothing else."""
+        """Replaces the current faults."""
         node = SimulatedNode.open(self.folder)
         vendor = next(iter(node.spec.vendors))
         happenings = tuple(happenings)

@@ -1,4 +1,4 @@
-"""The demo as it runs: starts everything, lets the story happen, and ends everything."""
+"""Runs the demo: starts all processes, plays the story, and ends everything."""
 
 import json
 import shutil
@@ -117,11 +117,11 @@ class Demo:
             raise ChildEnded(f"the demo itself failed: {self._failure!r}")
 
     def begin_story(self) -> None:
-        """From now on things happen by themselves."""
+        """Starts the story."""
         self._in_thread(self._follow)
 
     def show(self, happenings: tuple[Happening, ...]) -> None:
-        """Let these go on from now, and nothing else."""
+        """Replaces the current faults."""
         write_faults(
             self._fleet_folder,
             [h.fault() for h in happenings if not (h.of_the_lab or h.of_the_description)],

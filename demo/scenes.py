@@ -1,4 +1,4 @@
-"""What happens in every round of the demo."""
+"""The faults of each round of the demo, with their messages."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from demo.clusters import LAB, LAB_CLUSTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """`begin` and `until` are seconds of a round. `group` None: it is the cluster's API server. An end that
-    is worth no words has none."""
+    """`begin` and `until` are seconds of a round. `group` None: a fault of the cluster's API server. An empty
+    `ends` prints no message."""
 
     begin: float
     until: float
@@ -24,15 +24,15 @@ class Scene:
     process: str | None = None
     seconds: float | None = None
     schema: str | None = None
-    # So long it has gone on when the demo begins: part of what the fleet is, not of what happens to it.
+    # Duration before the demo begins: such a fault is part of the description of the fleet.
     before_seconds: float = 0.0
-    again: bool = True  # in every round; else it begins in the first and lasts
+    again: bool = True  # in every round; else it begins in the first round and does not end
 
 
-SETTINGS_CHANGE = "settings_change"  # of the real agent: no fault
+SETTINGS_CHANGE = "settings_change"  # of the real agent; not a fault
 
 SCENES: tuple[Scene, ...] = (
-    # There when one comes.
+    # From the beginning.
     Scene(
         begin=0, until=math.inf, cluster="berlin", group="h100", first=-1, device=5, again=False,
         kind="lost", begins="{device} fell off the bus", ends="",
@@ -44,7 +44,7 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         begin=0, until=math.inf, cluster="berlin", group="a100", first=-1, again=False,
         kind="idle", process="tritonserver", before_seconds=100 * 60,
-        begins="tritonserver holds its share of a GPU and has done nothing for 100 minutes", ends="",
+        begins="tritonserver has a share of a GPU and has been idle for 100 minutes", ends="",
     ),
     # In every round.
     Scene(
@@ -53,11 +53,12 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=20, until=330, cluster="berlin", group="a100", process="vllm",
-        kind="idle", begins="vllm stops working and keeps its memory", ends="vllm works again",
+        kind="idle", begins="vllm becomes idle and keeps its memory", ends="vllm is busy again",
     ),
     Scene(
         begin=32, until=250, cluster="berlin", group="h100", first=5, device=6,
-        kind="ecc_storm", begins="{device}: memory errors pile up", ends="{device}: no more memory errors",
+        kind="ecc_storm", begins="{device}: memory errors keep increasing",
+        ends="{device}: no more memory errors",
     ),
     *(
         Scene(
@@ -68,15 +69,15 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=56, until=145, cluster="oslo", group="mi300", first=3,
-        kind="node_gone", begins="vanishes", ends="is back",
+        kind="node_gone", begins="disappears", ends="is back",
     ),
     Scene(
         begin=70, until=135, cluster="seoul",
-        kind="api_down", begins="the API server ends every connection", ends="the API server answers again",
+        kind="api_down", begins="the API server closes every connection", ends="the API server answers again",
     ),
     Scene(
         begin=90, until=210, cluster=LAB_CLUSTER, group=LAB, device=0,
-        kind="hot", begins="{device} overheats (this one has the real agent)",
+        kind="hot", begins="{device} overheats (this node runs the real agent)",
         ends="{device} has cooled down",
     ),
     Scene(
@@ -89,7 +90,8 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=150, until=300, cluster="seoul", group="ascend", first=2, device=3,
-        kind="ecc_storm", begins="{device}: memory errors pile up", ends="{device}: no more memory errors",
+        kind="ecc_storm", begins="{device}: memory errors keep increasing",
+        ends="{device}: no more memory errors",
     ),
     Scene(
         begin=162, until=290, cluster="seoul", group="rngd", first=1, device=1,
@@ -97,28 +99,31 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=174, until=300, cluster="seoul", group="ascend", first=5,
-        kind="sink_down", begins="its agent may not write the annotation", ends="the annotation is written",
+        kind="sink_down", begins="its agent is not allowed to write the annotation",
+        ends="the annotation is written again",
     ),
     Scene(
         begin=188, until=320, cluster="oslo", group="studio",
-        kind="reader_hang", begins="no call into the driver comes back", ends="the driver answers again",
+        kind="reader_hang", begins="driver calls do not return", ends="the driver answers again",
     ),
     Scene(
         begin=200, until=310, cluster="oslo", group="warboy",
         kind="source_down", begins="its agent does not reach the API server",
-        ends="its agent knows the pods again",
+        ends="its agent reaches the API server again",
     ),
     Scene(
         begin=212, until=300, cluster="seoul", group="a100", first=1,
-        kind="reader_garbage", begins="a driver answers with nonsense", ends="the driver makes sense again",
+        kind="reader_garbage", begins="a driver returns unreadable values",
+        ends="the driver returns valid values again",
     ),
     Scene(
         begin=224, until=310, cluster="seoul", group="a100", first=2, device=0,
-        kind="vanished", begins="{device} is not shown any more", ends="{device} is shown again",
+        kind="vanished", begins="{device} is no longer listed", ends="{device} is listed again",
     ),
     Scene(
         begin=236, until=330, cluster="seoul", group="rngd", first=3, schema="2.0",
-        kind="agent_schema", begins="its agent is too new for this fleet", ends="its agent can be read again",
+        kind="agent_schema", begins="its agent has an unsupported version",
+        ends="its agent has a supported version again",
     ),
     Scene(
         begin=250, until=310, cluster="oslo", seconds=4.0,
@@ -126,7 +131,7 @@ SCENES: tuple[Scene, ...] = (
     ),
     Scene(
         begin=262, until=330, cluster=LAB_CLUSTER, group=LAB,
-        kind=SETTINGS_CHANGE, begins="its agent is told to read every second",
-        ends="its agent is told to read every two seconds",
+        kind=SETTINGS_CHANGE, begins="its agent now reads every second",
+        ends="its agent now reads every two seconds",
     ),
 )  # fmt: skip

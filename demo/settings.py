@@ -1,4 +1,4 @@
-"""What can be chosen, by environment variables."""
+"""Settings of the demo, from environment variables."""
 
 import socket
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _MOST_NODES = 10_000
 
 
 class BadSetting(ValueError):
-    """A variable whose value cannot be used; the text names it."""
+    """An invalid value; the message names the variable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Settings:
 
 
 def free_port(preferred: int | None, taken: list[int]) -> int:
-    """The preferred one where nobody has it, else any."""
+    """The preferred port if it is free, else any."""
     if preferred is not None and preferred not in taken and is_free(preferred):
         return preferred
     while True:

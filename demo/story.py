@@ -1,6 +1,5 @@
-"""What happens in the demo, and when: a round of a few minutes, which comes again elsewhere.
-
-Pure functions of time. `running.py` lets them happen.
+"""The timeline of the demo: a round of a few minutes that repeats on other nodes. Pure functions of time;
+`running.py` applies them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ ROUND_SECONDS = 360.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """A scene of one round, with the node and device that it befalls. Times are since the beginning."""
+    """A scene of one round, with its node and device. Times are since the beginning."""
 
     scene: Scene
     begin: float
@@ -33,12 +32,12 @@ class Happening:
 
     @property
     def of_the_lab(self) -> bool:
-        """It happens on the node with the real agent, which the simulated fleet only passes on."""
+        """Whether it is on the node with the real agent."""
         return self.node == LAB_NODE
 
     @property
     def of_the_description(self) -> bool:
-        """It went on before the demo began."""
+        """Whether it began before the demo."""
         return self.scene.before_seconds > 0
 
     def active(self, at: float) -> bool:
@@ -49,7 +48,7 @@ class Happening:
         return f"{self.place} {text.format(device=f'device {self.device}')}"
 
     def fault(self) -> FleetFault:
-        """As the simulated fleet has it."""
+        """The fault for the simulated fleet."""
         scene = self.scene
         of_process = scene.process if scene.kind == FleetFaultKind.IDLE else None
         return FleetFault(
@@ -65,20 +64,20 @@ class Story:
         self._scenes = scenes
 
     def of_round(self, number: int) -> tuple[Happening, ...]:
-        """What begins in it. Rounds count from 0."""
+        """The scenes that begin in this round, counted from 0."""
         start = number * ROUND_SECONDS
         return tuple(
             self._happening(scene, number, start) for scene in self._scenes if scene.again or number == 0
         )
 
     def at(self, at: float) -> tuple[Happening, ...]:
-        """What goes on then, seconds after the beginning."""
+        """The active scenes, in seconds since the beginning."""
         number = int(at // ROUND_SECONDS)
         rounds = sorted({0, max(0, number - 1), number})  # what lasts began in the first
         return tuple(h for each in rounds for h in self.of_round(each) if h.active(at))
 
     def next_change(self, at: float) -> float:
-        """When something begins or ends after that."""
+        """The next time when a scene begins or ends."""
         number = int(at // ROUND_SECONDS)
         times = {
             time
@@ -109,13 +108,13 @@ def _device(group: NodeGroup, number: int) -> int:
 
 
 def gone_on_before(description: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Faults for the description of a fleet: what has gone on since before the demo begins."""
+    """Faults for the description of a fleet: those that began before the demo."""
     story = Story(read_fleet(yaml.safe_dump(dict(description))))
     return [fleet_fault_document(h.fault(), times=True) for h in story.of_round(0) if h.of_the_description]
 
 
 def changes(before: Iterable[Happening], now: Iterable[Happening]) -> list[str]:
-    """What to tell of the difference: what ends first, then what begins."""
+    """Messages for the difference: ends first, then begins."""
     before, now = tuple(before), tuple(now)
     return [
         *(h.told(begins=False) for h in before if h.scene.ends and h not in now),

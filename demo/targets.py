@@ -1,5 +1,5 @@
-"""Where Prometheus finds the agents: what it would ask the API servers for itself, but that Debian builds it
-without that. The labels are those of its own discovery, so that the same relabelling follows."""
+"""Targets of Prometheus as files, because Debian builds it without Kubernetes discovery. The labels are those
+of the discovery, so that the same relabelling applies."""
 
 import json
 import urllib.error
@@ -31,7 +31,7 @@ class Targets:
         (folder / "targets").mkdir(exist_ok=True)
 
     def write(self) -> None:
-        """Those of a cluster that does not answer stay as they were."""
+        """Targets of a cluster that does not answer stay."""
         for file, server in self._files.values():
             try:
                 pods = _pods(server)

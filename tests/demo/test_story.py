@@ -20,8 +20,8 @@ HOUR = 3600.0
 def fleet_of(nodes: int, folder: Path) -> FleetSpec:
     Lab(folder).describe("nvidia-shared", folder / "lab.yaml")
     write_kinds(folder / "kinds")
-    told = description(nodes, folder / "kinds", folder / "lab.yaml", "http://127.0.0.1:9400")
-    return read_fleet(str({**told, "faults": gone_on_before(told)}))
+    lines = description(nodes, folder / "kinds", folder / "lab.yaml", "http://127.0.0.1:9400")
+    return read_fleet(str({**lines, "faults": gone_on_before(lines)}))
 
 
 @pytest.fixture
@@ -59,18 +59,18 @@ def test_two_minutes_show_what_the_demo_is_about(fleet: FleetSpec) -> None:
     assert {"hot", "idle", "node_gone", "ecc_storm", "xid", "lost", "api_down", "agent_schema"} <= seen
 
 
-def test_nothing_happens_but_what_the_story_tells(fleet: FleetSpec) -> None:
+def test_nodes_have_only_the_faults_of_the_story(fleet: FleetSpec) -> None:
     assert load_node("ascend-910b-x8").faults  # by itself it would
     assert not [spec.name for nodes in fleet.nodes().values() for spec in nodes.values() if spec.faults]
 
 
-def test_a_pod_has_idled_long_enough_to_be_told_of_when_the_demo_begins(fleet: FleetSpec) -> None:
+def test_a_pod_is_already_idle_when_the_demo_begins(fleet: FleetSpec) -> None:
     [fault] = fleet.faults
     assert (fault.kind, fault.process, fault.until) == ("idle", "tritonserver", None)
     assert fault.begin < -IDLE_SECONDS
-    [told] = [line for line in changes((), Story(fleet).at(0)) if "tritonserver" in line]
-    assert told.startswith(f"berlin/{fault.node} ")
-    assert told.endswith(f"for {-fault.begin / 60:g} minutes")
+    [lines] = [line for line in changes((), Story(fleet).at(0)) if "tritonserver" in line]
+    assert lines.startswith(f"berlin/{fault.node} ")
+    assert lines.endswith(f"for {-fault.begin / 60:g} minutes")
 
 
 def test_something_changes_every_minute_of_an_hour(fleet: FleetSpec) -> None:
@@ -81,7 +81,7 @@ def test_something_changes_every_minute_of_an_hour(fleet: FleetSpec) -> None:
     assert max(b - a for a, b in pairwise(times)) < 60
 
 
-def test_the_next_round_is_elsewhere_and_what_lasts_lasts(fleet: FleetSpec) -> None:
+def test_the_next_round_uses_other_nodes_and_permanent_faults_stay(fleet: FleetSpec) -> None:
     story = Story(fleet)
     first, second = story.at(100), story.at(100 + ROUND_SECONDS)
     moved = {(h.scene, h.node, h.device) for h in first} - {(h.scene, h.node, h.device) for h in second}
@@ -96,15 +96,15 @@ def test_a_round_ends_before_the_next_begins_so_that_no_fault_is_set_twice() -> 
     assert all(scene.until <= ROUND_SECONDS for scene in SCENES if scene.again)
 
 
-def test_what_is_told_names_place_and_device_and_ends_come_first(fleet: FleetSpec) -> None:
+def test_messages_name_place_and_device_and_ends_come_first(fleet: FleetSpec) -> None:
     story = Story(fleet)
-    told = changes(story.at(7), story.at(8))
-    assert told == ["berlin/h100-0003 device 2 overheats and slows down"]
+    lines = changes(story.at(7), story.at(8))
+    assert lines == ["berlin/h100-0003 device 2 overheats and slows down"]
     assert changes((), story.at(0))[0] == "berlin/h100-0010 device 5 fell off the bus"
-    told = changes(story.at(149), story.at(150))
-    assert told == [
+    lines = changes(story.at(149), story.at(150))
+    assert lines == [
         "berlin/h100-0003 device 2 has cooled down",
-        "seoul/ascend-0003 device 3: memory errors pile up",
+        "seoul/ascend-0003 device 3: memory errors keep increasing",
     ]
-    assert "seoul the API server ends every connection" in changes(story.at(69), story.at(70))
+    assert "seoul the API server closes every connection" in changes(story.at(69), story.at(70))
     assert not any("XID" in line for line in changes(story.at(299), story.at(300)))
