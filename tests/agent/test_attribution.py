@@ -101,7 +101,7 @@ class Lab:
             time.sleep(0.02)
 
     def named(self) -> Snapshot:
-        """And what they hold is known, where somebody is asked for it."""
+        """Also waits for allocations, if the kubelet is used."""
         return self.until(lambda s: bool(s.pods) and kubelet_is_heard(s), "pods have names")
 
 
@@ -259,7 +259,7 @@ def test_a_restarted_kubelet_is_called_again(shared: Lab) -> None:
     shared.cluster.kubelet_down()
     down = shared.at(110)
     assert (source(down, "pod-resources").up, source(down, "pod-resources").reason) == (False, "no_socket")
-    assert usage(down, "chat").allocated == 2  # what it said before stands for a while
+    assert usage(down, "chat").allocated == 2  # the last response is used for a while
     assert usage(shared.at(300), "chat").allocated == 0
     assert usage(shared.at(301), "chat").processes == 1
     shared.cluster.kubelet_up()
@@ -279,7 +279,7 @@ def test_hidden_processes_are_reported(tmp_path: Path) -> None:
         assert "hostPID" in state.error
         assert {p.owner.reason for p in snapshot.processes if p.owner} == {UnattributedReason.PROCESS_GONE}
         later = lab.at(120)
-        # Whoever holds a device alone is the one who uses it.
+        # The only container with a device is its user.
         [alone, _] = [u for u in later.pod_usages if u.pod.startswith("llm-pretrain")]
         assert (alone.processes, alone.idle_seconds) == (0, 0)
         assert (alone.energy_joules or 0) > 0
@@ -372,7 +372,7 @@ def test_a_batch_scheduler_names_the_jobs_of_devices(tmp_path: Path) -> None:
         snapshot = lab.named()
         assert [b.jobs for b in snapshot.balances] == [(), ("778",)]
         owned = {(u.kind, u.name) for u in snapshot.unattributed}
-        assert (OwnerKind.SLURM_JOB, "778") in owned  # the unit that says nothing of a job
+        assert (OwnerKind.SLURM_JOB, "778") in owned  # the unit without a job
         assert (OwnerKind.SLURM_JOB, "40977") in owned  # its cgroup names its own
         (tmp_path / "jobs" / "1").unlink()
         (tmp_path / "jobs").rmdir()

@@ -1,4 +1,4 @@
-"""The loop: a slow reader delays nobody, overdue calls are given up between collections, stop is prompt."""
+"""The collection loop: slow readers, overdue calls, stopping."""
 
 import threading
 from collections.abc import Callable, Iterator

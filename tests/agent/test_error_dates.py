@@ -20,10 +20,10 @@ def device(at: float, ecc: int = 0, errors: int = 0, told: float | None = None) 
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ([7, 7, 7], [None, None, None]),  # of those before the first reading nobody knows
+        ([7, 7, 7], [None, None, None]),  # errors before the first reading have no date
         ([0, 0, 1, 1], [None, None, 2.0, 2.0]),
         ([0, 1, 1, 5], [None, 1.0, 1.0, 3.0]),
-        ([5, 2], [None, 1.0]),  # the driver was loaded anew, and these came since
+        ([5, 2], [None, 1.0]),  # the driver was reloaded and counts from 0
         ([5, 0, 0], [None, None, None]),
     ],
 )

@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE_SECONDS
 from accelscope.model import HealthState, Snapshot
 from accelscope.simulate.faults import Fault, FaultKind
 
-SOON_SECONDS = 20.0  # who waits for the library waits for ever; a service manager waits 30 s or more
+SOON_SECONDS = 20.0  # a wait for the library would last for ever; a service manager waits at least 30 s
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_device_that_is_no_longer_listed_is_lost(broken: Broken) -> None:
     gone = before.devices[0].id
     broken.fault(FaultKind.VANISHED, device=0)
     snapshot = broken.until(lambda s: bool(stale(s)), "one is missing")
-    assert lost(snapshot) == [gone]  # and never, while the others are asked anew, one of them
+    assert lost(snapshot) == [gone]  # and none of the others while they are read again
     assert len(snapshot.devices) == len(before.devices)
     left = list(range(len(before.devices) - 1))
     broken.until(

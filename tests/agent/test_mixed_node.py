@@ -19,13 +19,13 @@ def mixed(tmp_path: Path) -> Iterator[Broken]:
 
 
 def fresh(snapshot: Snapshot) -> set[Vendor]:
-    """Vendors all of whose devices answer."""
+    """Vendors without stale devices."""
     seen = {device.vendor for device in snapshot.devices}
     return seen - {device.vendor for device in snapshot.devices if device.stale}
 
 
 def silent(snapshot: Snapshot, vendor: Vendor) -> bool:
-    """None of the vendor's devices answers."""
+    """All devices of the vendor are stale."""
     return all(device.stale for device in snapshot.devices if device.vendor is vendor)
 
 

@@ -1,4 +1,4 @@
-"""The whole way from simulated drivers through a running agent to the Node object, and what its page says."""
+"""From simulated drivers through a running agent to the Node object and the metrics page."""
 
 import json
 from collections.abc import Iterator

@@ -17,7 +17,7 @@ DEADLINES = Deadlines(survey_seconds=2, device_seconds=2, pass_seconds=50)
 
 
 class Clock:
-    """Time passes when the test or a reader says so: a busy machine lets no deadline pass."""
+    """A clock that only tests and readers advance, so a busy machine misses no deadline."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -105,7 +105,7 @@ class Run:
             return self.runner.result()
 
     def as_far_as(self, key: str) -> Result:
-        """What is known in the middle of a pass, while this device is asked."""
+        """The result during a pass, while this device is read."""
         self.reader.hang(key)
         with self.changed:
             self.runner.begin()

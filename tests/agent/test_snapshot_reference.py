@@ -1,4 +1,4 @@
-"""The page about `/snapshot` has every field of the document, and says of each what is true."""
+"""The reference of `/snapshot` describes every field of the document."""
 
 import json
 import marshal

@@ -44,7 +44,7 @@ def bearer(token: str) -> str:
 
 
 class ApiServer:
-    """Knows who somebody is and what they may read; or is in trouble."""
+    """An API server that reviews tokens and permissions, with faults."""
 
     def __init__(self) -> None:
         self.users = {ANN: "ann", BOB: "bob"}
@@ -62,7 +62,7 @@ class ApiServer:
         return self.asked.count(TOKEN_REVIEWS)
 
     def hold(self, *, strangers_only: bool = False) -> Callable[[], None]:
-        """Nothing is answered before what this returns is called; or nothing about tokens of nobody."""
+        """Hold back all responses, or those about unknown tokens, until the returned function is called."""
         released = threading.Event()
 
         def held(peer: Peer, asked: Asked) -> None:
@@ -515,7 +515,7 @@ def test_many_addresses_leave_room_for_another_one(lab: Lab) -> None:
     lab.ask("made-up", "127.0.1.0")
     wait_until(lambda: lab.api.reviews == 1, "for the first review to begin")
     crowd = [lab.queue(f"made-up-{number}", f"127.0.1.{number // 2}") for number in range(4)]
-    assert lab.status("one-more", peer="127.0.1.1") == 503  # who has a place already
+    assert lab.status("one-more", peer="127.0.1.1") == 503  # this address has an item in the queue
     ann = lab.ask(ANN)
     assert crowd[1].answer().status == 503
     lab.ask("another", "127.0.2.1")

@@ -14,7 +14,7 @@ from accelscope.parsing import ContainerRef, Parsed, sources
 Beginnings = tuple[str, str, str | None]
 NO_CONTAINER = None
 
-# Beginning of the pod's uid and of the container's id, and the container's name; empty: not told.
+# Beginning of the pod's uid and of the container's id, and the container's name; empty: unknown.
 CONTAINERS: dict[str, Beginnings | None] = {
     "mountinfo_docker_cgroup-mount-at-slash_v2.txt": ("", "01234567", None),
     "mountinfo_k8s_pod-uid-override.txt": ("00000000-1111-", "01234567", None),

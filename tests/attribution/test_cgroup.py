@@ -1,4 +1,4 @@
-"""Whose a process is, by `/proc/<pid>/cgroup`, in every layout that runtimes write."""
+"""Pod and container from `/proc/<pid>/cgroup`, in the layouts of all runtimes."""
 
 from dataclasses import fields
 

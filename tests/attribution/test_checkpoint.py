@@ -1,4 +1,4 @@
-"""The kubelet's own record of who was given which device."""
+"""The kubelet's checkpoint of allocated devices."""
 
 import base64
 import json
@@ -174,7 +174,7 @@ def answered(*fields: tuple[int, bytes]) -> DeviceGrant:
 
 
 def test_the_plugins_response_contains_the_allocated_device() -> None:
-    """HAMi's plugin gives another card than the one whose id the kubelet chose."""
+    """HAMi's plugin allocates another card than that of the kubelet's id."""
     grant = answered(
         (1, pair("CUDA_DEVICE_MEMORY_LIMIT_0", "1024m")),
         (1, pair("NVIDIA_VISIBLE_DEVICES", "GPU-b,GPU-c")),

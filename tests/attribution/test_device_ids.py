@@ -114,7 +114,7 @@ MIG_PART = Resolved(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
         (GPU_0.upper(), "nvidia.com/gpu", FIRST),
         (GPU_0, "nvidia.com/gpu.shared", FIRST),
         (GPU_0, None, FIRST),
-        (GPU_0, "volcano.sh/vgpu-number", FIRST),  # a uuid says enough, whatever the resource is called
+        (GPU_0, "volcano.sh/vgpu-number", FIRST),  # a uuid is enough with any resource
         (f"{GPU_0}::0", "nvidia.com/gpu", FIRST),
         (f"{GPU_0}::17", "nvidia.com/gpu.shared", FIRST),
         (f"{GPU_0}-3", "nvidia.com/gpu", FIRST),
@@ -163,7 +163,11 @@ def test_nvidia(device_id: str, resource: str | None, expected: Resolved) -> Non
     [
         ("tegra", TWO_GPUS[:1], FIRST),
         ("tegra", TWO_AMD, UNRESOLVED),
-        ("nvidia0", (nvidia(GPU_0, 0, None),), FIRST),  # the reader tells no names, but there is one only
+        (
+            "nvidia0",
+            (nvidia(GPU_0, 0, None),),
+            FIRST,
+        ),  # the reader reports no names, but there is only one device
         ("nvidia0", (nvidia(GPU_0, 0, None), nvidia(GPU_1, 1, None)), UNRESOLVED),
         ("nvidia3", (nvidia(GPU_0, 0, 1),), UNRESOLVED),
         (GPU_0, (nvidia(GPU_0, 0, 0), nvidia(GPU_0, 1, 1)), UNRESOLVED),  # a masked uuid, twice

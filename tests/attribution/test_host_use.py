@@ -51,7 +51,7 @@ class Node:
         self.move(pid, cpu=cpu, pages=pages, start=start, name=name)
 
     def move(self, pid: int, *, cpu: float, pages: int = 1, start: int = 100, name: str = "a") -> None:
-        """In place: a process whose folder is the same is the same."""
+        """In place: the folder identifies the process."""
         (self.proc / str(pid) / "stat").write_text(line(pid, cpu=cpu, pages=pages, start=start, name=name))
 
     def look(self, *pids: int) -> Mapping[int, HostUse]:

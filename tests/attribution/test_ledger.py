@@ -1,4 +1,4 @@
-"""Whose the energy is where the device tells of it now and then, and who is at work."""
+"""Energy and idle time of pods and devices over several collections."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -56,7 +56,7 @@ def key(pod: str, container: str = "main", part: str = "") -> UsageKey:
 
 
 class Node:
-    """A GPU at 700 W whose counter is told when the test says so."""
+    """A GPU at 700 W whose counter the test updates."""
 
     def __init__(self, *pods: str) -> None:
         self.ledger = Ledger()
@@ -137,7 +137,7 @@ def test_a_missing_counter_is_replaced_by_power_and_the_gap_counts_once() -> Non
     node.at(0, 0.0, runs(owner("x")))
     for now in range(10, 601, 10):
         node.at(now, None, runs(owner("x")))
-    assert node.energy("x") == 0.0  # it may come back, and knows better
+    assert node.energy("x") == 0.0  # the counter may return
     node.at(610, None, runs(owner("x")))
     assert node.energy("x") == pytest.approx(610 * WATTS)
     for now in range(620, 3600, 10):
@@ -287,7 +287,7 @@ def test_without_a_source_of_pods_the_name_identifies_the_pod() -> None:
 
 
 def test_a_pod_with_an_unknown_container_is_active() -> None:
-    """Until the kubelet has told the id of a container that has just started, say."""
+    """As until the kubelet publishes the id of a new container."""
     ledger = Ledger()
     for now in (0.0, 3600.0):
         use = seen([runs(owner("a", container=None))], [holds("a", "dind"), holds("b")])

@@ -1,4 +1,4 @@
-"""What the mounts of a process tell where its cgroup path is hidden."""
+"""Pod and container from the mounts of a process whose cgroup path is hidden."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""From the place of a process to who owns it."""
+"""The owner of a process from its location."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
         (ProcessLocation(pod_uid="uid-1", container_id="c1"), in_pod(ONE, "main", "c1")),
         (ProcessLocation(pod_uid="uid-1", container_id="c2"), in_pod(ONE, "side", "c2")),
         (ProcessLocation(container_id="c2"), in_pod(ONE, "side", "c2")),
-        # By the name that the mounts tell, but an id that is known says more.
+        # By the name in the mounts; a known id takes precedence.
         (ProcessLocation(pod_uid="uid-1", container_name="side"), in_pod(ONE, "side")),
         (
             ProcessLocation(pod_uid="uid-1", container_id="c1", container_name="side"),
@@ -59,7 +59,7 @@ def in_pod(pod: KubePod, container: str | None, container_id: str | None = None)
         (ProcessLocation(pod_uid="uid-1", container_id="new", outer_ids=("c2",)), in_pod(ONE, "side", "new")),
         (ProcessLocation(pod_uid="uid-1", outer_ids=("c9", "c2")), in_pod(ONE, "side")),
         (ProcessLocation(pod_uid="uid-1"), in_pod(ONE, None)),
-        # The kubelet has not told the id yet; there is one container only.
+        # The kubelet has not published the id yet; there is only one container.
         (ProcessLocation(pod_uid="uid-2", container_id="new"), in_pod(STATIC, "etcd", "new")),
         (ProcessLocation(pod_uid="hash"), in_pod(STATIC, "etcd")),
         # What runs inside of a container is the container's.

@@ -35,7 +35,7 @@ PATIENCE = 20.0
 
 @pytest.fixture(scope="session")
 def messages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
-    """The messages of each version, compiled anew: a decoder checked by its own encoder proves nothing."""
+    """The messages of each version, compiled by protoc: an own encoder would prove nothing."""
     from grpc_tools import protoc  # noqa: PLC0415 - brings a compiler, for these tests only
 
     folder = tmp_path_factory.mktemp("podresources")

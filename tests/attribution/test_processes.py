@@ -1,4 +1,4 @@
-"""What /proc tells of processes: name, user, place; never their arguments."""
+"""Name, user and location of processes from /proc, without their arguments."""
 
 import os
 import shutil
@@ -89,7 +89,7 @@ def test_no_cgroup_file_is_a_hidden_cgroup(node: Node) -> None:
 
 
 def test_an_unreadable_cgroup_is_no_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the kernel denies it to an agent that is not root; whoever runs the tests may be."""
+    """As the kernel denies it to an agent that is not root; tests may run as root."""
     node.add(1, "train")
     really = os.open
 
@@ -183,7 +183,7 @@ def test_arguments_are_never_read(node: Node) -> None:
 
 
 def test_real_processes_of_this_machine() -> None:
-    """The kernel's own /proc: a live process is known, and known again; one that ended is not."""
+    """The kernel's own /proc: a live process is found twice, an ended one is not."""
     table = ProcessTable(Path("/proc"), Path("/etc/passwd"), monotonic=lambda: 0.0)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

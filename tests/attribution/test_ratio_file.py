@@ -1,4 +1,4 @@
-"""`gpu_allocation.txt`: one number above 0, and anything else is told in one line."""
+"""`gpu_allocation.txt`: one number above 0; anything else is an error of one line."""
 
 import re
 

@@ -113,7 +113,7 @@ def test_pods_and_idle_energy_get_what_the_device_used(
         for device in devices:
             counters[device.id] += data.draw(st.floats(0, 1e6))
             if data.draw(st.integers(0, 9)) == 0:
-                counters[device.id] = data.draw(st.floats(0, 10))  # the driver was loaded anew
+                counters[device.id] = data.draw(st.floats(0, 10))  # the driver was reloaded
             if device.stale:
                 shown.append(device)
                 continue
@@ -132,7 +132,7 @@ def test_pods_and_idle_energy_get_what_the_device_used(
             kept = set(before) & set(after) | {k for k in after if k not in before}
             grown = sum(after[k] - before.get(k, 0.0) for k in kept if k.startswith(device_id))
             assert grown == pytest.approx(added.get(device_id, 0.0), rel=1e-9, abs=1e-6)
-        # The idle energy of a device that vanished begins anew; that of a pod goes on.
+        # The idle energy of a removed device starts at 0; that of a pod continues.
         before = {**{k: v for k, v in before.items() if not k.endswith("|") or k[:-1] in used}, **after}
 
 
@@ -359,7 +359,7 @@ def test_a_pod_with_the_name_of_another_starts_at_zero() -> None:
 
 
 def test_without_utilization_pods_have_no_energy() -> None:
-    """As of a GPU that is cut into instances: neither its own nor its processes' use is told."""
+    """As for a GPU with MIG instances: neither its own nor its processes' use is known."""
     ledger, key = Ledger(), UsageKey("nvidia:a", "", "ns", "p1", "main")
     for joules in (0.0, 10.0, 20.0):
         device = replace(GPU, utilization_ratio=None, energy_joules=joules, read_at=joules)

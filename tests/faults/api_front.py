@@ -1,4 +1,4 @@
-"""Stands before a simulated API server: passes connections on, or does to them what a test says."""
+"""A proxy in front of a simulated API server that injects faults into connections."""
 
 import select
 import socket
@@ -34,7 +34,7 @@ class ApiFront:
         self._listener.close()
 
     def make(self, trouble: Trouble | None) -> None:
-        """From now on, for those who are connected too; None: no longer."""
+        """For new and existing connections; None ends it."""
         self._trouble = trouble
         self._listener.drop_connections()
 
@@ -82,7 +82,7 @@ def answering(status: int, body: bytes, *headers: str) -> Trouble:
 
 
 def refusing(status: int, *headers: str) -> Trouble:
-    """As Kubernetes says it."""
+    """A Status object of Kubernetes."""
     return answering(status, b'{"kind":"Status","status":"Failure","message":"no"}', *headers)
 
 

@@ -32,10 +32,10 @@ PREPARED: dict[str, Callable[[Scene], None]] = {}  # before the agent starts
 DEVICE = 1  # the one that breaks where one does
 
 _DAY_SECONDS = 86400
-_CROWD = 280  # more clients than the agent lets in, and not more than it tells so
-_CROWDED_SECONDS = 4.2  # long enough to see who is let in then; heads of requests are waited for 5 s
+_CROWD = 280  # more clients than the limit, and not more than the agent answers with 503
+_CROWDED_SECONDS = 4.2  # shorter than the 5 s that a request's head may take
 _HANGS_SECONDS = 120  # a tool, or what it started
-_END_SECONDS = 30.0  # "at once", on a busy machine; who waits for a tool that hangs needs longer
+_END_SECONDS = 30.0  # "at once" on a busy machine; a wait for a hanging tool takes longer
 _WATCHES = 2  # what the agent asks the API server for: pods, and slices where one has a claim
 
 
@@ -84,7 +84,7 @@ BREAKS |= {
 
 @of("driver-upgraded")
 def _driver_upgraded(scene: Scene) -> Iterator[None]:
-    """Who has the old module open could go on; so it goes first."""
+    """The old module is removed first, because open handles of it would still work."""
     scene.node.set_faults([SimulatedFault(kind=FaultKind.DRIVER_NOT_LOADED)])
     scene.until(lambda s: all(device.stale for device in s.devices), "the old module is gone")
     scene.node.set_faults([SimulatedFault(kind=FaultKind.VERSION_MISMATCH)])
@@ -130,7 +130,7 @@ BREAKS |= {
 @before("tool-truncated")
 @before("tool-not-utf8")
 def _node_stands_still(scene: Scene) -> None:
-    """What it says can then be compared."""
+    """So that its output can be compared."""
     scene.pause_node()
 
 
@@ -484,7 +484,7 @@ def _slow_loris(scene: Scene) -> Iterator[None]:
             client = stack.enter_context(_connected(scene))
             client.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
             crowd.add(client)
-        ended: dict[socket.socket, bytes] = {}  # with what they were told
+        ended: dict[socket.socket, bytes] = {}  # and the received bytes
 
         def gave_way() -> bool:
             return b"" in ended.values()

@@ -692,9 +692,9 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="the kubelet restarts, empties its folder or drops the plugin",
         stays="it registers again",
         shown_by=(
-            _PLUGIN + "test_a_kubelet_that_restarts",
-            _PLUGIN + "test_a_folder_that_was_emptied",
-            _PLUGIN + "test_a_kubelet_that_dropped_the_plugin",
+            _PLUGIN + "test_the_plugin_registers_again_when_the_kubelet_restarts",
+            _PLUGIN + "test_the_plugin_registers_again_when_its_socket_was_removed",
+            _PLUGIN + "test_the_plugin_registers_again_when_the_kubelet_closes_its_stream",
         ),
     ),
     Elsewhere(
@@ -702,9 +702,9 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="a card hangs, is unhealthy, or its files disappear for a moment",
         stays="only that card is unhealthy, and it recovers",
         shown_by=(
-            _PLUGIN + "test_a_card_that_hangs_is_unhealthy_and_does_not_hold_the_others",
-            _PLUGIN + "test_unhealthy_and_well_again",
-            _PLUGIN + "test_device_files_that_are_away_for_a_moment",
+            _PLUGIN + "test_a_card_that_hangs_is_unhealthy_and_does_not_delay_the_others",
+            _PLUGIN + "test_a_device_becomes_unhealthy_and_healthy_again",
+            _PLUGIN + "test_missing_device_files_make_a_card_unhealthy_until_they_are_back",
         ),
     ),
     Elsewhere(
@@ -712,8 +712,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="a client sends garbage, or opens many streams",
         stays="all other calls",
         shown_by=(
-            _PLUGIN + "test_garbage_costs_its_caller_only",
-            _PLUGIN + "test_too_many_listeners_do_not_starve_calls",
+            _PLUGIN + "test_a_malformed_request_affects_only_its_caller",
+            _PLUGIN + "test_too_many_streams_do_not_block_other_calls",
         ),
     ),
     Elsewhere(
@@ -721,8 +721,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="it is restarted, and a socket is left over",
         stays="the kubelet finds it",
         shown_by=(
-            _PLUGIN + "test_a_plugin_that_restarts",
-            _PLUGIN + "test_a_socket_that_was_left_over",
+            _PLUGIN + "test_a_restarted_plugin_registers_again",
+            _PLUGIN + "test_a_stale_socket_is_replaced",
         ),
     ),
     Elsewhere(
@@ -730,10 +730,10 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="an API server is unreachable, expires versions, ends watches or sends garbage",
         stays="the last state with its age; other clusters",
         shown_by=(
-            _INFORMER + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_what_was_known",
-            _INFORMER + "test_a_version_that_is_gone_means_a_new_list",
-            _INFORMER + "test_a_line_that_is_no_event_ends_the_watch",
-            _SESSION + "test_a_hostile_answer_costs_a_bounded_time_and_size",
+            _INFORMER + "test_a_short_disconnect_is_no_error_and_a_long_one_keeps_the_items",
+            _INFORMER + "test_an_expired_resource_version_causes_a_new_list",
+            _INFORMER + "test_an_invalid_event_ends_the_watch",
+            _SESSION + "test_a_hostile_response_is_limited_in_time_and_size",
         ),
     ),
     Elsewhere(
@@ -741,8 +741,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="tokens, CAs and certificates are replaced",
         stays="everything, without a restart",
         shown_by=(
-            _SESSION + "test_a_rotated_token_is_taken_after_a_refusal",
-            _SESSION + "test_a_rotated_ca_is_taken_without_a_restart",
+            _SESSION + "test_a_rotated_token_is_used_after_401",
+            _SESSION + "test_a_rotated_ca_is_used_without_a_restart",
             "tests/test_certificate_files.py::test_a_new_certificate_is_shown_and_a_bad_one_is_not_taken",
         ),
     ),
@@ -769,7 +769,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="a credential plugin hangs or leaves children",
         stays="the plugin and its children are ended in time",
         shown_by=(
-            "tests/fleet/api_server/test_credential_plugin.py::test_a_plugin_that_hangs_ends_with_all_that_it_started",
+            "tests/fleet/api_server/test_credential_plugin.py::test_a_hanging_plugin_is_killed_with_its_children",
         ),
     ),
 )

@@ -13,7 +13,7 @@ class Measured:
     name: str
     collections: int  # from the end of the fault until all was fresh
     seconds: float  # the same
-    slowest_answer_seconds: float | None  # of `/healthz` and `/metrics`; None: nobody asked
+    slowest_answer_seconds: float | None  # of `/healthz` and `/metrics`; None: not measured
 
 
 def table(measured: Iterable[Measured], matrix: Iterable[Fault]) -> Iterator[str]:

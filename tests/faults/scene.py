@@ -231,7 +231,7 @@ class Scene:
         return self.agent.until(condition, what)
 
     def until_fresh(self, since: Snapshot | None = None) -> Snapshot:
-        """Every device is there, read again since then; every source and sink is up; who uses what is known.
+        """Every device was read since then, every source and sink is up, and attribution is complete.
         The clock may have been set meanwhile: a later reading is another one."""
         seen: list[Snapshot] = []
         old = {} if since is None else {device.id: device.read_at for device in since.devices}
@@ -327,7 +327,7 @@ def _key_lines(key: Path) -> list[str]:
 
 
 class Probe:
-    """Asks for health and page all the while, as a kubelet and a Prometheus do, each time anew."""
+    """Requests health and metrics continuously, each time with a new connection."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene

@@ -1,4 +1,4 @@
-"""Without a descriptor, a thread, or room on the disk: each part says so, goes on, leaves nothing behind."""
+"""Without file descriptors, threads or disk space, each part reports it, continues and leaves nothing."""
 
 import errno
 import os

@@ -23,7 +23,7 @@ _GROWTH_BYTES = 32 << 20
 _PEAK_BYTES = 64 << 20  # beyond what it took before: a tool that floods took 33 MiB as a rule, 48 once
 _MOST_THREADS = 24
 _MOST_FILES = 340  # with as many clients as are let in
-# Who a device is, and what the agent itself knows of it: all that is shown of one that cannot be read.
+# Identity and the agent's own fields: all that is shown of a device that cannot be read.
 _IDENTITY = frozenset(
     {"vendor", "id", "index", "model", "architecture", "uuid", "serial", "pci_address", "numa_node"}
     | {

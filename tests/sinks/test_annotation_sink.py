@@ -34,7 +34,7 @@ PACE = WriteIntervals(interval_seconds=3.0, renewal_seconds=60.0)
 
 
 class Lab:
-    """A sink whose turns and clock a test moves."""
+    """A sink whose steps and clock the test controls."""
 
     def __init__(self, api: NodeApi, *annotations: str, token_file: Path | None = None) -> None:
         self.api = api

@@ -292,7 +292,7 @@ def check_allocations(result: AttributionResult) -> Iterator[Finding]:
     count = pluralize(len(allocations), "device id is", "device ids are")
     others = f"; not accelerators: {', '.join(foreign)}" if foreign else ""
     by = pluralize(len(containers), "container", "containers")
-    found = f"{count} allocated to {by}{others}" if allocations else "no device is allocated"
+    found = f"{count} allocated to {by}{others}" if allocations else "no allocation is known"
     yield ok("allocations", found, **details)
     plugin = [a for a in unknown if a.source is not AllocationSource.CLAIM]
     claimed = [a for a in unknown if a.source is AllocationSource.CLAIM]
