@@ -60,34 +60,34 @@ const TIMEOUT_MS = 20_000;
 const POST_TIMEOUT_MS = 60_000; // a POST reads a cluster before it returns
 
 export async function get<T>(url: string, parameters: Parameters = {}, abort?: AbortSignal): Promise<T> {
-  return ask<T>("GET", url + query(parameters), TIMEOUT_MS, abort);
+  return request<T>("GET", url + query(parameters), TIMEOUT_MS, abort);
 }
 
 export async function post<T>(url: string): Promise<T> {
-  return ask<T>("POST", url, POST_TIMEOUT_MS);
+  return request<T>("POST", url, POST_TIMEOUT_MS);
 }
 
-async function ask<T>(method: string, url: string, patience: number, abort?: AbortSignal): Promise<T> {
-  const late = AbortSignal.timeout(patience);
-  const asked = Date.now();
+async function request<T>(method: string, url: string, timeoutMs: number, abort?: AbortSignal): Promise<T> {
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const sentAt = Date.now();
   const sent = token.value;
   try {
     const answer = await fetch(url, {
       method,
       headers: headers(),
-      signal: abort ? AbortSignal.any([abort, late]) : late,
+      signal: abort ? AbortSignal.any([abort, timeout]) : timeout,
     });
     if (!answer.ok) throw await problemFrom(answer, sent);
     const content = await answer.json();
-    recordFleetTime(content?.at, asked);
+    recordFleetTime(content?.at, sentAt);
     return content as T;
   } catch (error) {
     if (error instanceof Problem || error instanceof SyntaxError || abort?.aborted) throw error;
-    throw late.aborted
+    throw timeout.aborted
       ? new Problem(
           0,
           "The fleet did not respond in time",
-          `No response within ${patience / 1000} s. The fleet is overloaded, or a proxy delays its responses.`,
+          `No response within ${timeoutMs / 1000} s. The fleet is overloaded, or a proxy delays its responses.`,
         )
       : new Problem(
           0,

@@ -25,13 +25,13 @@ export function App() {
       document.removeEventListener("click", followLink);
     };
   }, []);
-  const asked = tokenRequired.value;
-  const asking = asked && declined !== token.value;
-  const nothingToShow = asked && lastMessageAt.value === null;
+  const required = tokenRequired.value;
+  const asking = required && declined !== token.value;
+  const nothingToShow = required && lastMessageAt.value === null;
   const ask = () => setDeclined(undefined);
   return (
     <>
-      <Shell needsToken={asked && !asking && !nothingToShow ? ask : null}>
+      <Shell needsToken={required && !asking && !nothingToShow ? ask : null}>
         {nothingToShow ? (
           <NeedsToken ask={ask} />
         ) : (

@@ -42,7 +42,7 @@ export function Help() {
         </label>
       </div>
       <fieldset class="help-choices">
-        <legend class="unseen">Theme</legend>
+        <legend class="visually-hidden">Theme</legend>
         {THEMES.map(([value, text]) => (
           <label key={value}>
             <input

@@ -46,7 +46,7 @@ function Warning({ announcement, children }: { announcement: string; children: C
   return (
     <div class="stream-banner stream-banner-lost">
       <HealthIcon tone="warning" />
-      <span class="unseen" role="status">
+      <span class="visually-hidden" role="status">
         {announcement}
       </span>
       <span aria-hidden="true">{children}</span>

@@ -28,7 +28,7 @@ export function TokenDialog({ close }: { close: () => void }) {
       </p>
       <p class="soft small">The token is kept until this tab is closed and sent only to this fleet.</p>
       <form class="token-form" onSubmit={submit}>
-        <label class="unseen" for="token-field">
+        <label class="visually-hidden" for="token-field">
           Token
         </label>
         <input

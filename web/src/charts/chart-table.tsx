@@ -19,7 +19,7 @@ export function ChartTable({ title, times, series }: Props) {
       onToggle={(event) => setOpen((event.currentTarget as HTMLDetailsElement).open)}
     >
       <summary>
-        Values<span class="unseen"> of {title}</span>
+        Values<span class="visually-hidden"> of {title}</span>
       </summary>
       {open ? (
         // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable region must be reachable by keyboard

@@ -27,11 +27,11 @@ export class LiveSeries {
   // Merges with the history. Points of the history near a received reading are left out.
   merge(past: Steps | null, fields: readonly string[]): Points {
     const near = past?.step_seconds ?? 0;
-    const unseen = minutes(past, fields).filter(
+    const earlier = minutes(past, fields).filter(
       ({ at }) => !this.points.some((point) => Math.abs(point.at - at) < near),
     );
     return withGaps(
-      [...unseen, ...this.points].sort((a, b) => a.at - b.at),
+      [...earlier, ...this.points].sort((a, b) => a.at - b.at),
       fields,
       near,
     );

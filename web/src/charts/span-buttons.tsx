@@ -16,7 +16,7 @@ export function SpanButtons({ scope, kept }: { scope: Scope; kept: boolean }) {
   const chosen = chosenSpan();
   return (
     <fieldset class="spans">
-      <legend class="unseen">Time range</legend>
+      <legend class="visually-hidden">Time range</legend>
       {kept && needsStore(scope, chosen) ? <span class="spans-hint">{NEEDS_STORE}</span> : null}
       {(Object.keys(SPANS) as Span[]).map((one) => (
         <button

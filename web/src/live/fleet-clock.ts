@@ -8,16 +8,16 @@ export const clockKnown = computed(() => offset.value !== null);
 
 // A response is dated between the request and its arrival, which bounds the offset. An offset within the bounds is kept,
 // so that a correct clock is not changed and slow responses have no effect.
-export function clampOffset(before: number, at: number, asked: number, arrived: number): number {
+export function clampOffset(before: number, at: number, sentAt: number, arrived: number): number {
   const least = at * 1000 - arrived;
-  const most = at * 1000 - asked;
+  const most = at * 1000 - sentAt;
   return Math.min(Math.max(before, least), Math.max(least, most));
 }
 
-// at: the fleet's time in seconds since the epoch. asked, arrived: milliseconds of the browser's clock.
-export function recordFleetTime(at: unknown, asked: number, arrived = Date.now()): void {
+// at: the fleet's time in seconds since the epoch. sentAt, arrived: milliseconds of the browser's clock.
+export function recordFleetTime(at: unknown, sentAt: number, arrived = Date.now()): void {
   if (typeof at === "number" && Number.isFinite(at))
-    offset.value = clampOffset(offset.value ?? 0, at, asked, arrived);
+    offset.value = clampOffset(offset.value ?? 0, at, sentAt, arrived);
 }
 
 // Converts a time of the browser's clock to the fleet's clock, in milliseconds.

@@ -29,7 +29,7 @@ export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
   return (
     <div class="map-controls">
       <fieldset class="map-modes">
-        <legend class="unseen">Colour by</legend>
+        <legend class="visually-hidden">Colour by</legend>
         {MODES.map((one) => (
           <label key={one}>
             <input
@@ -58,7 +58,7 @@ export function Controls({ mode, grouping, pitch, shownPitch, act }: Props) {
         </select>
       </label>
       <fieldset class="map-choice map-sizes">
-        <legend class="unseen">Size</legend>
+        <legend class="visually-hidden">Size</legend>
         <button type="button" aria-label="Smaller" title="Smaller (−)" onClick={(event) => size(event, -1)}>
           −
         </button>

@@ -199,11 +199,11 @@ export function FleetMap({
           links={pointed?.by === "touch"}
         />
       ) : null}
-      <p id={hint} class="unseen">
+      <p id={hint} class="visually-hidden">
         Arrow keys move between devices, Page Up and Page Down between groups. Enter opens the device,
         Shift+Enter its node. Plus, minus and 0 change the size.
       </p>
-      <p class="unseen" role="status">
+      <p class="visually-hidden" role="status">
         {trouble || (tip && pointed?.by === "keys" ? announcement(tip, mode) : "")}
       </p>
     </div>

@@ -7,7 +7,7 @@ export function Absent({ reason }: { reason?: string | null | undefined }) {
   return (
     <span class="absent" title={text}>
       <span aria-hidden="true">{ABSENT}</span>
-      <span class="unseen">{text}</span>
+      <span class="visually-hidden">{text}</span>
     </span>
   );
 }

@@ -15,7 +15,7 @@ export function Age(props: Props) {
   return (
     <span class="age" title={title}>
       {duration(seconds)}
-      <span class="unseen"> ago</span>
+      <span class="visually-hidden"> ago</span>
     </span>
   );
 }

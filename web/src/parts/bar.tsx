@@ -30,7 +30,7 @@ export function Bar({ ratio, label, text, tone = "plain", wide = false }: Props)
       <span class="bar-text">
         {known || text !== undefined ? (
           <>
-            <span class="unseen">{label} </span>
+            <span class="visually-hidden">{label} </span>
             {shown}
           </>
         ) : (

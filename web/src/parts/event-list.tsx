@@ -27,7 +27,7 @@ export function EventList({
             </time>
             <span class="event-list-kind">
               <HealthIcon tone={eventTone(event)} /> {kindName(event.kind)}
-              <span class="unseen">, {event.severity}</span>
+              <span class="visually-hidden">, {event.severity}</span>
             </span>
             <span class="event-list-text">
               {withPlace ? (
@@ -38,7 +38,7 @@ export function EventList({
                   {event.node || event.pod ? <span class="event-list-cluster">{event.cluster} </span> : null}
                 </>
               ) : null}
-              <span class="event-list-said">{textWithoutPlace(event)}</span>
+              <span class="event-list-description">{textWithoutPlace(event)}</span>
             </span>
           </li>
         );

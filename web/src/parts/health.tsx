@@ -81,7 +81,7 @@ export function Health({ state, reason, showReason = false }: Props) {
       <HealthIcon tone={tone} />
       <span class="health-word">{state}</span>
       {reason && showReason ? <span class="health-reason">{words(reason)}</span> : null}
-      {reason && !showReason ? <span class="unseen">: {words(reason)}</span> : null}
+      {reason && !showReason ? <span class="visually-hidden">: {words(reason)}</span> : null}
     </span>
   );
 }

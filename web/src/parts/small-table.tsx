@@ -16,7 +16,7 @@ export function SmallTable({ caption, columns, rows }: Props) {
   const numbers = columns.map((title) => title.startsWith("#"));
   return (
     <table class="plain">
-      <caption class="unseen">{caption}</caption>
+      <caption class="visually-hidden">{caption}</caption>
       <thead>
         <tr>
           {columns.map((title, place) => (

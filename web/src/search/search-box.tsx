@@ -89,7 +89,7 @@ export function SearchBox() {
         {shown && problem ? <p class="search-word health-critical">{problem.title}</p> : null}
         {shown && !problem && results.length === 0 ? <p class="search-word">No results for “{of}”.</p> : null}
       </div>
-      <span class="unseen" role="status">
+      <span class="visually-hidden" role="status">
         {shown ? plural(results.length, "result") : ""}
       </span>
     </search>

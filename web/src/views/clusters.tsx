@@ -35,7 +35,7 @@ export function ClustersView() {
 function Table({ items, sums }: { items: Clusters["items"]; sums: ReadonlyMap<string | null, SummaryRow> }) {
   return (
     <table class="plain">
-      <caption class="unseen">Clusters with state and totals</caption>
+      <caption class="visually-hidden">Clusters with state and totals</caption>
       <thead>
         <tr>
           <th scope="col">Cluster</th>

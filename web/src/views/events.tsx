@@ -25,13 +25,13 @@ const SHOWN = 500;
 export function EventsView() {
   const filters = filtersOf(search.value);
   const narrowed = FILTERS.some((name) => (filters[name]?.length ?? 0) > 0);
-  const asked = useResource<Events>(
+  const resource = useResource<Events>(
     "/api/v1/events",
     { ...filterParameters(filters), limit: SHOWN },
     { affects: () => false, keepPreviousData: true },
   );
   const clusters = useResource<Clusters>("/api/v1/clusters", {}, { affects: () => false });
-  const { since, held } = eventsSince(filters);
+  const { since, waiting } = eventsSince(filters);
   return (
     <View title="Events">
       <EventFilters filters={filters} clusters={clusters.data?.items.map(({ id }) => id) ?? []} />
@@ -39,16 +39,16 @@ export function EventsView() {
         title="Log"
         flush
         aside={
-          held > 0 ? (
+          waiting > 0 ? (
             <button type="button" onClick={resume}>
-              {count(held)} new: resume
+              {count(waiting)} new: resume
             </button>
           ) : (
             "newest first"
           )
         }
       >
-        <ResourceView of={asked} loading={<Loading rows={12} />}>
+        <ResourceView of={resource} loading={<Loading rows={12} />}>
           {({ items, first, last }) => {
             const events = mergeEvents(
               items.filter((event) => matchesFilters(event, filters)),
@@ -82,10 +82,10 @@ export function EventsView() {
 }
 
 // While paused, new events are counted but not shown.
-function eventsSince(filters: Filters): { since: Event[]; held: number } {
+function eventsSince(filters: Filters): { since: Event[]; waiting: number } {
   const since = shownEvents.value.filter((event) => matchesFilters(event, filters));
   return {
     since,
-    held: recentEvents.value.filter((event) => matchesFilters(event, filters)).length - since.length,
+    waiting: recentEvents.value.filter((event) => matchesFilters(event, filters)).length - since.length,
   };
 }

@@ -53,7 +53,7 @@ function Choices({ facet, of }: { facet: Facet; of: readonly Choice[] }) {
   const shown = of.filter(({ text }) => text.toLowerCase().includes(sought.trim().toLowerCase()));
   return (
     <fieldset class="facet-choices">
-      <legend class="unseen">{facet.title}</legend>
+      <legend class="visually-hidden">{facet.title}</legend>
       {of.length > LONG_LIST && (
         <input
           type="search"
@@ -78,7 +78,7 @@ function Choices({ facet, of }: { facet: Facet; of: readonly Choice[] }) {
             {choice.count !== null && (
               <span class="facet-count" title="devices">
                 {count(choice.count)}
-                <span class="unseen"> devices</span>
+                <span class="visually-hidden"> devices</span>
               </span>
             )}
           </label>

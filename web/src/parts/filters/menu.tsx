@@ -52,7 +52,7 @@ export function Menu({ title, chosen = 0, atEnd = false, children }: Props) {
         {chosen > 0 && (
           <span class="menu-chosen">
             {chosen}
-            <span class="unseen"> selected</span>
+            <span class="visually-hidden"> selected</span>
           </span>
         )}
         <svg viewBox="0 0 12 12" width="10" height="10" aria-hidden="true">

@@ -24,7 +24,7 @@ export function MiddleEllipsis({ text }: { text: string }) {
   return (
     <span class="cell-name" title={text}>
       {/* Screen readers would read two pieces as two words. */}
-      <span class="unseen">{text}</span>
+      <span class="visually-hidden">{text}</span>
       <span class="cell-head" aria-hidden="true">
         {text.slice(0, -TAIL)}
       </span>
@@ -47,7 +47,7 @@ export function DeviceName({ node, index }: { node: string; index: number | null
       <MiddleEllipsis text={node} />
       <span>
         <span aria-hidden="true">/</span>
-        <span class="unseen"> device </span>
+        <span class="visually-hidden"> device </span>
         <Value text={index === null ? null : String(index)} />
       </span>
     </span>
@@ -121,7 +121,7 @@ export function TemperatureCell({ at, slowdown }: { at: Maybe; slowdown: Maybe }
     return (
       <Badge tone={tone} title={limit}>
         {celsius(at)}
-        <span class="unseen">, {limit}</span>
+        <span class="visually-hidden">, {limit}</span>
       </Badge>
     );
   return <span title={slowdown ? limit : undefined}>{celsius(at)}</span>;

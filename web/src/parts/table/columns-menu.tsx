@@ -33,7 +33,7 @@ export function ColumnsMenu<R>({ columns, hidden, onHide }: Props<R>) {
     <Menu title="Columns" atEnd>
       {() => (
         <fieldset class="facet-choices">
-          <legend class="unseen">Columns</legend>
+          <legend class="visually-hidden">Columns</legend>
           <label class="facet-choice">
             <input
               type="checkbox"

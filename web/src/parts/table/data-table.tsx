@@ -76,7 +76,7 @@ export function DataTable<R>(props: Props<R>) {
   return (
     <div class={needed > room + 1 ? "table-frame table-frame-wide" : "table-frame"} ref={frame}>
       <table class={busy ? "table table-busy" : "table"} style={{ minWidth: `${needed}px` }} aria-busy={busy}>
-        <caption class="unseen">{caption}</caption>
+        <caption class="visually-hidden">{caption}</caption>
         <colgroup>
           {expand && <col style={{ width: `${EXPANDER}px` }} />}
           {columns.map((column) => (
@@ -90,7 +90,7 @@ export function DataTable<R>(props: Props<R>) {
           <tr>
             {expand && (
               <td class="table-expander">
-                <span class="unseen">Details</span>
+                <span class="visually-hidden">Details</span>
               </td>
             )}
             {columns.map((column) => (

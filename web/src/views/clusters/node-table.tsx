@@ -15,7 +15,7 @@ interface Props {
 export function NodeTable({ caption, nodes, withReason = false }: Props) {
   return (
     <table class="plain">
-      <caption class="unseen">{caption}</caption>
+      <caption class="visually-hidden">{caption}</caption>
       <thead>
         <tr>
           <th scope="col">Node</th>

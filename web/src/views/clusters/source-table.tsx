@@ -11,7 +11,7 @@ export function SourceTable({ sources }: { sources: readonly SourceView[] }) {
     return <Empty title="No active sources">Sources are retried when the cluster is reachable.</Empty>;
   return (
     <table class="plain">
-      <caption class="unseen">Sources of this cluster</caption>
+      <caption class="visually-hidden">Sources of this cluster</caption>
       <thead>
         <tr>
           <th scope="col">Source</th>

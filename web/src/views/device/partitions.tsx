@@ -24,7 +24,7 @@ export function Partitions({ reading, pods }: { reading: Device; pods: readonly 
             <UseCell key="use" ratio={part.utilization_ratio ?? part.sm_active_ratio} />,
             <MemoryCell key="memory" used={part.memory_used_bytes} total={part.memory_total_bytes} />,
             count(part.multiprocessors),
-            <Holders key="held" pods={pods.filter((pod) => pod.partition === part.id)} />,
+            <AllocatedPods key="pods" pods={pods.filter((pod) => pod.partition === part.id)} />,
           ],
         }))}
       />
@@ -32,7 +32,7 @@ export function Partitions({ reading, pods }: { reading: Device; pods: readonly 
   );
 }
 
-function Holders({ pods }: { pods: readonly PodRow[] }) {
+function AllocatedPods({ pods }: { pods: readonly PodRow[] }) {
   if (pods.length === 0) return <span class="soft">none</span>;
   return (
     <>

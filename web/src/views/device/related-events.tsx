@@ -12,12 +12,12 @@ const SHOWN = 12;
 
 export function RelatedEvents({ cluster, node, device }: { cluster: string; node: string; device?: string }) {
   const of = device === undefined ? { cluster, node } : { cluster, node, device };
-  const asked = useResource<Events>("/api/v1/events", { ...of, limit: SHOWN }, { affects: () => false });
+  const resource = useResource<Events>("/api/v1/events", { ...of, limit: SHOWN }, { affects: () => false });
   const filters = { cluster: [cluster], node: [node], ...(device === undefined ? {} : { device: [device] }) };
   const since = shownEvents.value.filter((event) => matchesFilters(event, filters));
   return (
     <Panel title="Events" flush aside={<a href={linkTo("events", {}, of)}>Show in log</a>}>
-      <ResourceView of={asked}>
+      <ResourceView of={resource}>
         {({ items }) => {
           const events = mergeEvents(items, since, SHOWN);
           return events.length > 0 ? (

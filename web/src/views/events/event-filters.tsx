@@ -19,7 +19,7 @@ export function EventFilters({ filters, clusters }: { filters: Filters; clusters
   return (
     <section class="event-filters" aria-label="Filters">
       <fieldset class="event-filters-severities">
-        <legend class="unseen">Severity</legend>
+        <legend class="visually-hidden">Severity</legend>
         {SEVERITIES.map((severity) => {
           const on = severities.includes(severity);
           return (

@@ -9,7 +9,7 @@ export function EventTable({ events, more }: { events: readonly Event[]; more: b
   return (
     <>
       <table class="plain event-table">
-        <caption class="unseen">Events, newest first</caption>
+        <caption class="visually-hidden">Events, newest first</caption>
         <thead>
           <tr>
             <th scope="col">Time</th>

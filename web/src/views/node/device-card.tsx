@@ -76,7 +76,7 @@ export function DeviceCard({ device, withPast }: { device: DeviceRow; withPast: 
         ) : null}
       </div>
       <div class="device-card-foot small">
-        <span class="soft device-card-whose">
+        <span class="soft device-card-namespaces">
           {device.allocated === 0
             ? "not allocated"
             : (device.namespaces?.replaceAll(",", ", ") ?? "allocated")}

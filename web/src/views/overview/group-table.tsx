@@ -14,7 +14,7 @@ interface Props {
 export function GroupTable({ caption, heading, rows }: Props) {
   return (
     <table class="plain group-table">
-      <caption class="unseen">{caption}</caption>
+      <caption class="visually-hidden">{caption}</caption>
       <thead>
         <tr>
           <th scope="col">{heading}</th>

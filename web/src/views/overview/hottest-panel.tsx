@@ -29,7 +29,7 @@ export function HottestPanel({
 function Devices({ rows }: { rows: readonly DeviceRow[] }) {
   return (
     <table class="plain hot-table">
-      <caption class="unseen">The hottest devices</caption>
+      <caption class="visually-hidden">The hottest devices</caption>
       <thead>
         <tr>
           <th scope="col">Device</th>

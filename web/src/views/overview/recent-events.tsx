@@ -11,7 +11,7 @@ const SHOWN = 10;
 
 export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
   // The stream delivers later events, so this is fetched again only if some were missed.
-  const asked = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { affects: () => false });
+  const resource = useResource<Events>("/api/v1/events", { limit: SHOWN, cluster }, { affects: () => false });
   const filters = cluster ? { cluster: [cluster] } : {};
   const since = shownEvents.value.filter((event) => matchesFilters(event, filters));
   return (
@@ -20,7 +20,7 @@ export function RecentEvents({ cluster }: { cluster?: string | undefined }) {
       flush
       aside={<a href={linkTo("events", {}, cluster ? { cluster } : {})}>All events</a>}
     >
-      <ResourceView of={asked}>
+      <ResourceView of={resource}>
         {({ items }) => {
           const events = mergeEvents(items, since, SHOWN);
           return events.length > 0 ? (

@@ -17,7 +17,7 @@ export function Containers({ rows, caption, bare = false }: Props) {
   return (
     <div class={bare ? "pod-containers-bare" : "pod-containers"}>
       <table class="plain">
-        <caption class="unseen">{caption}</caption>
+        <caption class="visually-hidden">{caption}</caption>
         <thead>
           <tr>
             <th scope="col">Container</th>

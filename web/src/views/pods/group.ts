@@ -59,8 +59,8 @@ export function singleRows(rows: readonly PodRow[]): PodGroup[] {
 
 export function groupRows(key: string, rows: readonly PodRow[]): PodGroup {
   const first = rows[0] as PodRow;
-  const held = rows.filter((row) => row.allocated > 0);
-  const idle = known(held.map((row) => row.idle_seconds));
+  const allocatedRows = rows.filter((row) => row.allocated > 0);
+  const idle = known(allocatedRows.map((row) => row.idle_seconds));
   return {
     key,
     rows,
@@ -72,12 +72,12 @@ export function groupRows(key: string, rows: readonly PodRow[]): PodGroup {
     containers: [...new Set(rows.map((row) => row.container))],
     devices: new Set(rows.map((row) => `${row.device} ${row.partition ?? ""}`)).size,
     models: [...new Set(rows.flatMap((row) => row.model ?? []))],
-    allocated: held.length > 0,
+    allocated: allocatedRows.length > 0,
     use: mean(rows.map((row) => row.utilization_ratio)),
     memoryBytes: sum(rows.map((row) => row.memory_used_bytes)),
     energyJoules: sum(rows.map((row) => row.energy_joules)),
     processes: rows.reduce((total, row) => total + row.processes, 0),
-    idleSeconds: idle.length === 0 || idle.length < held.length ? null : Math.min(...idle),
+    idleSeconds: idle.length === 0 || idle.length < allocatedRows.length ? null : Math.min(...idle),
     stale: rows.some((row) => row.state === "stale"),
     ageSeconds: known(rows.map((row) => row.age_seconds)).reduce<number | null>(
       (most, age) => Math.max(most ?? age, age),
