@@ -2,11 +2,9 @@
 
 import asyncio
 import errno
-import gc
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -250,20 +248,8 @@ def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ:
     """Serves until SIGTERM or SIGINT. Raises ConfigError."""
     configure(loaded.settings.log_level, loaded.settings.log_format)
     loaded.log_deprecated(log)
-    _let_nothing_hold_the_loop()
     asyncio.run(_serve(loaded, arguments, environ))
     return 0
-
-
-def _let_nothing_hold_the_loop() -> None:
-    # A reading is thousands of objects that are gone a moment later, none of them in a cycle: looking for
-    # cycles as often as Python does by itself takes a tenth of the time and finds nothing. What was imported
-    # stays for good and is not looked at again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(5_000, 20, 50)
-    # Large answers are made in threads: the loop need not wait five milliseconds for each of its turns.
-    sys.setswitchinterval(0.001)
 
 
 async def _serve(
