@@ -751,8 +751,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="the disk of its history is full, or its file is damaged",
         stays="the page; the previous file stays, a damaged one is renamed",
         shown_by=(
-            _STATE + "test_a_full_disk_leaves_the_file_of_before",
-            _STATE + "test_a_file_that_cannot_be_read_is_put_aside_and_said",
+            _STATE + "test_a_full_disk_keeps_the_previous_file",
+            _STATE + "test_an_unreadable_file_is_renamed_and_logged",
         ),
     ),
     Elsewhere(
@@ -760,8 +760,8 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         broken="an agent sends wrong data, hangs or sends too much",
         stays="all other nodes",
         shown_by=(
-            "tests/fleet/sources/test_agents_source.py::test_a_bad_agent_costs_its_own_node_only",
-            "tests/fleet/sources/test_agents_source.py::test_an_agent_that_shows_more_than_a_node_can_have_is_refused",
+            "tests/fleet/sources/test_agents_source.py::test_an_invalid_agent_affects_only_its_own_node",
+            "tests/fleet/sources/test_agents_source.py::test_an_agent_that_exceeds_the_limits_of_a_node_is_rejected",
         ),
     ),
     Elsewhere(
