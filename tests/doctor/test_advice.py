@@ -41,7 +41,7 @@ HEALTH = {
         "a memory row could not be remapped: replace the board": "board replaced",
         "the driver requests a GPU reset": "--gpu-reset",
         "the driver requests a node reboot": "reboot it",
-        "XID 48, 63 in the last ten minutes": "dmesg",
+        "XID 48, 63 in the last 10 minutes": "dmesg",
         "row remapping is pending until the next GPU reset": "spare rows",
         "uncorrected memory errors since the driver was loaded": "Jobs may have failed",
         "throttled by hardware: temperature or power": "fans",
@@ -64,10 +64,10 @@ HEALTH = {
         "the driver reports Critical": "board replaced",
     },
     Vendor("furiosa"): {
-        "the driver says that the card is not alive": "firmware",
+        "the driver reports that the card is not alive": "firmware",
         "axi_post_error in the last ten minutes": "slot",
         "slowed down by hardware: thermal_slowdown": "fans",
-        "neither driver nor tool says whether the card is alive": "`furiosa-smi status`",
+        "neither the driver nor a tool reports whether the card is alive": "`furiosa-smi status`",
     },
 }
 

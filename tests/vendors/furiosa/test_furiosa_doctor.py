@@ -54,13 +54,13 @@ def tool(node: "NodeFolder", script: str) -> None:
     programs.script(node.folder / "furiosa-smi", script)
 
 
-def test_a_node_without_cards_is_no_fault(node: "NodeFolder") -> None:
+def test_a_node_without_cards_is_not_an_error(node: "NodeFolder") -> None:
     assert severities(doctor.on_pci(subject(node))) == ["note"]  # no such folder
     (node.folder / "sys/bus/pci/devices").mkdir(parents=True)
     assert severities(doctor.on_pci(subject(node))) == ["note"]
     assert severities(doctor.driver(subject(node))) == ["note"]
     assert severities(doctor.tools(subject(node))) == ["note", "note"]
-    assert not doctor.hardware(subject(node)).is_there
+    assert not doctor.hardware(subject(node)).is_present
 
 
 def test_cards_without_their_driver(node: "NodeFolder") -> None:
@@ -129,7 +129,7 @@ def test_device_files_are_counted_by_card(node: "NodeFolder") -> None:
         (
             "echo '| Arch | Device | Temp. | Power |'; echo '| rngd | npu0 | 30°C | 40 W |'",
             "ok",
-            "shows 1",
+            "lists 1 card",
             "",
         ),
         (
@@ -139,11 +139,16 @@ def test_device_files_are_counted_by_card(node: "NodeFolder") -> None:
             "LD_LIBRARY_PATH",
         ),
         ("echo 'Error: permission denied error' >&2; exit 1", "warning", "permission denied", "root"),
-        ("echo 'Error: incompatible driver error' >&2; exit 1", "warning", "incompatible", "same release"),
+        (
+            "echo 'Error: incompatible driver error' >&2; exit 1",
+            "warning",
+            "incompatible",
+            "different releases",
+        ),
         ("exec sleep 60", "warning", "no answer", "hangs"),
     ],
 )
-def test_a_tool_is_asked(node: "NodeFolder", script: str, severity: str, found: str, todo: str) -> None:
+def test_findings_about_a_tool(node: "NodeFolder", script: str, severity: str, found: str, todo: str) -> None:
     in_class(node)
     tool(node, script)
     settings = {

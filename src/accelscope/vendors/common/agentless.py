@@ -8,7 +8,7 @@ from accelscope.model import Snapshot
 from accelscope.parsing import Parsed
 
 
-class ToolOutput(NamedTuple):
+class CommandOutput(NamedTuple):
     text: str
     exit_code: int
 
@@ -23,7 +23,7 @@ class DriverTool(Protocol):
 
     name: str
 
-    def questions(self) -> Generator[Sequence[str], ToolOutput, ToolReading]:
+    def questions(self) -> Generator[Sequence[str], CommandOutput, ToolReading]:
         """Yields commands and is sent their outputs."""
         ...
 

@@ -105,7 +105,7 @@ def open_reader(vendor: Vendor, options: ReaderOptions) -> Reader:
 # other nodes' agents do without.
 
 
-class Source(Protocol):
+class ReaderSource(Protocol):
     """What a reader hands its questions on to."""
 
     def survey(self) -> Survey: ...
@@ -120,7 +120,7 @@ class LazyReader(ABC):
 
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
-        self._source: Source | None = None
+        self._source: ReaderSource | None = None
 
     def survey(self) -> Survey:
         self._look_for_driver()
@@ -141,4 +141,4 @@ class LazyReader(ABC):
         """Raises DriverAbsent where nothing of the vendor is on the node."""
 
     @abstractmethod
-    def _load_source(self) -> Source: ...
+    def _load_source(self) -> ReaderSource: ...

@@ -40,7 +40,7 @@ def read_whole(path: str) -> bytes:
         os.close(descriptor)
 
 
-def told(path: str) -> str | None:
+def read_optional(path: str) -> str | None:
     """A fact that need not be there: None where it is missing, empty or not to be read."""
     try:
         return read_text(path).strip() or None
@@ -85,7 +85,7 @@ def pci_devices(sys: Path, vendor_code: int, *classes: int) -> tuple[PciDevice, 
     except OSError:
         return None
     return tuple(
-        PciDevice(folder.name, told(f"{folder}/device") or "", _driver(folder))
+        PciDevice(folder.name, read_optional(f"{folder}/device") or "", _driver(folder))
         for folder in folders
         if _code(f"{folder}/vendor") == vendor_code and (_code(f"{folder}/class") or 0) >> 16 in classes
     )
@@ -109,7 +109,7 @@ def numa_node_of(folder: str) -> int | None:
 
 def _generation(path: str) -> int | None:
     """`16.0 GT/s PCIe`; a link that is down has no speed."""
-    match = _SPEED.match(told(path) or "")
+    match = _SPEED.match(read_optional(path) or "")
     return GENERATIONS.get(float(match[1])) if match else None
 
 
@@ -119,7 +119,7 @@ def _width(path: str) -> int | None:
 
 
 def _whole(path: str) -> int | None:
-    text = told(path) or ""
+    text = read_optional(path) or ""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
@@ -132,6 +132,6 @@ def _driver(folder: Path) -> str | None:
 
 def _code(path: str) -> int | None:
     try:
-        return int(told(path) or "", 16)
+        return int(read_optional(path) or "", 16)
     except ValueError:
         return None

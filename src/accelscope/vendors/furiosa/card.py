@@ -1,4 +1,4 @@
-"""One card as the driver shows it in /sys, with what the tools add."""
+"""One card: the driver's values in /sys, with those of the tools where the driver has none."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,11 +27,7 @@ from accelscope.vendors.common.values import Growth
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
-from accelscope.vendors.furiosa.tools import JOINED, Told, joined_cores
-
-# --- health ------------------------------------------------------------
-# From what the driver tells about a card to its health.
-
+from accelscope.vendors.furiosa.tools import MERGED_FIELDS, ToolCard, merge_cores
 
 ERROR_IS_RECENT_SECONDS = 600.0
 
@@ -42,42 +38,44 @@ def health_of(
     *,
     now: float,
     alive: bool | None,
-    told: Health,
+    reported: Health,
     errors: Iterable[ErrorCount] = (),
     throttles: Iterable[Throttle] = (),
 ) -> Health:
-    """The worst that holds. `alive` is the driver's word, `told` the tool's, which is taken where the driver
-    says nothing."""
+    """The worst condition. `alive` is from the driver, `reported` from a tool and used if the driver has no
+    value."""
     if alive is False:
-        return Health(HealthState.CRITICAL, "the driver says that the card is not alive", told.vendor_word)
-    if alive is None and told.state is not HealthState.OK:
-        reason = told.reason or "neither driver nor tool says whether the card is alive"
-        return Health(told.state, reason, told.vendor_word)
+        return Health(
+            HealthState.CRITICAL, "the driver reports that the card is not alive", reported.vendor_word
+        )
+    if alive is None and reported.state is not HealthState.OK:
+        reason = reported.reason or "neither the driver nor a tool reports whether the card is alive"
+        return Health(reported.state, reason, reported.vendor_word)
     recent = sorted(
         error.code
         for error in errors
-        # The file also counts doorbells, which are no errors.
+        # The file also counts doorbells, which are not errors.
         if error.code.endswith("error")
         and error.last_seen is not None
         and now - error.last_seen < ERROR_IS_RECENT_SECONDS
     )
     if recent:
         return Health(
-            HealthState.WARNING, f"{', '.join(recent)} in the last ten minutes", vendor_word=told.vendor_word
+            HealthState.WARNING,
+            f"{', '.join(recent)} in the last ten minutes",
+            vendor_word=reported.vendor_word,
         )
     slowed = sorted(t.reason for t in throttles if t.active and t.reason in _HARDWARE_SLOWDOWNS)
     if slowed:
         return Health(
-            HealthState.WARNING, f"slowed down by hardware: {', '.join(slowed)}", vendor_word=told.vendor_word
+            HealthState.WARNING,
+            f"slowed down by hardware: {', '.join(slowed)}",
+            vendor_word=reported.vendor_word,
         )
-    return Health(HealthState.OK, vendor_word=told.vendor_word)
+    return Health(HealthState.OK, vendor_word=reported.vendor_word)
 
 
-# --- join ------------------------------------------------------------
-# The driver's values of a card, with the tools' where it has none.
-
-
-# What a card has and somebody should tell.
+# Values that every card has: absent with a reason if no source has them.
 _EXPECTED = (
     "temperature_celsius",
     "power_watts",
@@ -88,30 +86,30 @@ _EXPECTED = (
 _NOTHING: tuple[object, ...] = (None, ())
 
 
-def reading(card: Device, values: Mapping[str, Any], told: Told, attributes: Attributes) -> Reading:
-    """`card` says who it is, `values` what the driver showed."""
+def reading(card: Device, values: Mapping[str, Any], tool_card: ToolCard, attributes: Attributes) -> Reading:
+    """`card` has the identity, `values` are the driver's; `tool_card` fills the gaps."""
     whole = dict(values)
-    for name in JOINED:
+    for name in MERGED_FIELDS:
         if whole.get(name, getattr(card, name)) in _NOTHING:
-            added = getattr(told.device, name)
+            added = getattr(tool_card.device, name)
             if added not in _NOTHING:
                 whole[name] = added
-    whole["cores"] = joined_cores(values.get("cores", card.cores), told.device.cores)
+    whole["cores"] = merge_cores(values.get("cores", card.cores), tool_card.device.cores)
     whole["utilization_ratio"] = utilization(whole["cores"])
-    absent = {absence.field: absence.reason for absence in told.device.absent} | attributes.absent
+    absent = {absence.field: absence.reason for absence in tool_card.device.absent} | attributes.absent
     for field in _EXPECTED:
-        absent.setdefault(field, told.missing)
+        absent.setdefault(field, tool_card.missing)
     whole["absent"] = tuple(_absences(card, whole, absent))
     processes = tuple(
         replace(process, device=card.id, device_index=card.index, type=ProcessType.COMPUTE)
-        for process in told.processes
+        for process in tool_card.processes
     )
     return Reading(replace(card, **whole), processes, tuple(attributes.rejected))
 
 
 def utilization(cores: tuple[Core, ...]) -> float | None:
-    """Of the whole card: the mean over its cores. A core that nobody holds runs nothing, so it counts as 0;
-    with one that is held and not measured there is no mean."""
+    """Of the whole card: the mean over its cores. A core that is not occupied counts as 0. With an occupied
+    core that is not measured there is no mean."""
     ratios = [0.0 if core.occupied is False else core.utilization_ratio for core in cores]
     known = [ratio for ratio in ratios if ratio is not None]
     return round(sum(known) / len(known), 9) if known and len(known) == len(ratios) else None
@@ -120,7 +118,7 @@ def utilization(cores: tuple[Core, ...]) -> float | None:
 def _absences(
     card: Device, values: Mapping[str, Any], reasons: Mapping[str, AbsenceReason]
 ) -> Iterator[Absence]:
-    """Without those that the other source made good."""
+    """Without the fields that the other source has filled."""
     for field, reason in reasons.items():
         group, _, member = field.partition(".")
         if not member:
@@ -135,11 +133,8 @@ def _absences(
             yield Absence(field, reason)
 
 
-# A card's PCI device: whether it is still there, and its NUMA node.
-
-
 def is_gone(devices: str, address: str) -> bool:
-    """The bus is shown, and the device is not on it any more. A container may show an empty one."""
+    """Whether the bus is visible and the device is not on it. In a container the bus may appear empty."""
     if os.path.isdir(f"{devices}/{address}"):  # noqa: PTH112 - a string
         return False
     try:
@@ -152,15 +147,13 @@ def numa_node(device: str, attributes: Attributes) -> int | None:
     node = attributes.value(f"{device}/numa_node", "numa_node", whole)
     if node is not None and node >= 0:
         return node
-    attributes.absent.pop("numa_node", None)  # -1, or no such file: a machine of one node does not say
+    attributes.absent.pop("numa_node", None)  # -1 or no file, as on a machine with one node
     return None
 
 
-# What is remembered of a card from one pass to the next: when its errors grew, and its last counters.
-
-
 class CardMemory:
-    """Belongs to a card, not to its name: names move when a card drops out."""
+    """State of a card between passes: times of errors and last counters. By card and not by name, because
+    names move up when a card fails."""
 
     def __init__(self) -> None:
         self.warboy_cores = WarboyCores()
@@ -187,7 +180,7 @@ class CardReader:
     def identity(self, entry: Entry, attributes: Attributes) -> Device:
         """Who the card is. Raises DeviceLost."""
         if not os.path.isdir(entry.folder):  # noqa: PTH112 - a string
-            raise DeviceLost(f"{entry.folder} is gone")
+            raise DeviceLost(f"{entry.folder} does not exist any more")
         folder = entry.folder
         address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
         if address is not None and is_gone(self._pci_devices, address):
@@ -196,7 +189,7 @@ class CardReader:
         serial = attributes.value(f"{folder}/device_sn", "serial", draft.identifier)
         kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (draft.architecture(kind) if kind else None) or entry.architecture
-        attributes.absent.pop("model", None)  # the driver's class says the family too
+        attributes.absent.pop("model", None)  # the driver's class has the family too
         revision = attributes.value(f"{folder}/soc_rev", "revision", draft.words)
         attributes.absent.pop("revision", None)  # a detail of the identity that not every driver has
         number = attributes.value(f"{folder}/dev", "device_number", draft.device_number)
@@ -218,7 +211,6 @@ class CardReader:
         )
 
     def sensors(self, card: Device, attributes: Attributes) -> Sensors:
-        """What the driver itself measures of the card."""
         return self._hwmon.read(self._pci_device(card), attributes)
 
     def read(
@@ -228,17 +220,17 @@ class CardReader:
         sensors: Sensors,
         attributes: Attributes,
         *,
-        told: Told,
+        tool_card: ToolCard,
         now: float,
     ) -> Reading:
-        """The card's values; `told` fills what the driver does not show."""
+        """The card's values; `tool_card` fills those that the driver does not have."""
         memory = self._memories.setdefault(card.id, CardMemory())
         folder = entry.folder
         if entry.architecture == "warboy":
             alive = attributes.value(f"{folder}/alive", "health", sysfs.flag)
         else:
             alive = attributes.value(f"{folder}/device_state", "health", sysfs.is_alive_state)
-        attributes.absent.pop("health", None)  # an unknown health speaks for itself
+        attributes.absent.pop("health", None)  # the health is unknown then
         governor = attributes.value(f"{folder}/npu_governor", "governor", draft.governor)
         attributes.absent.pop("governor", None)  # not every driver has one
         counts = attributes.value(f"{folder}/atr_error", "errors", sysfs.error_counts)
@@ -258,7 +250,7 @@ class CardReader:
         errors = memory.errors(counts, now) if counts else ()
         values = {
             "health": health_of(
-                now=now, alive=alive, told=told.device.health, errors=errors, throttles=throttles
+                now=now, alive=alive, reported=tool_card.device.health, errors=errors, throttles=throttles
             ),
             "read_at": now,
             "numa_node": numa_node(device, attributes),
@@ -278,7 +270,7 @@ class CardReader:
             "pcie": link_of(device),
             "errors": errors,
         }
-        return reading(card, values, told, attributes)
+        return reading(card, values, tool_card, attributes)
 
     def _pci_device(self, card: Device) -> str:
         return f"{self._pci_devices}/{card.pci_address or 'unknown'}"
@@ -319,13 +311,13 @@ class CardReader:
             for core, use in uses.items()
         )
         clocks = (Clock("npu", hertz=max(per_core)),) if per_core else ()
-        return joined_cores(cores, measured), clocks
+        return merge_cores(cores, measured), clocks
 
     def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
         try:
             listed = read_text(f"{entry.folder}/throttle_reason_list")
         except OSError:
-            listed = ""  # an older driver: the bits that the vendor's library knows
+            listed = ""  # an older driver: the names of the vendor's library apply
         return (
             attributes.value(
                 f"{entry.folder}/throttle_reason",
@@ -336,8 +328,8 @@ class CardReader:
         )
 
     def _limits(self, entry: Entry) -> tuple[float | None, float | None]:
-        """RNGD's in debugfs, which only root may read: the limit of drivers that have none among their
-        sensors, and the usual one."""
+        """Of RNGD in debugfs, which only root may read: the limit, for drivers without one among their
+        sensors, and the default limit."""
         if entry.architecture != "rngd":
             return None, None
         folder = f"{self._debugfs}/mgmt{entry.index}"

@@ -1,4 +1,4 @@
-"""Device files of a card: which cores each of them opens, told by its name alone.
+"""Device files of a card. The name of a file contains the cores that it opens.
 
 Warboy's are in /dev: `npu0` (all cores), `npu0pe0` (one), `npu0pe0-1` (two, fused), `npu0_mgmt`, `npu0ch0`,
 `npu0_bar0`. RNGD's are in /dev/rngd: `npu0pe0`, fusions of two and four, `npu0mgmt`, `npu0ch0`, `npu0ch0r`,
@@ -24,7 +24,7 @@ class CoreFile:
 
     @property
     def cores(self) -> tuple[int, ...]:
-        """Empty: all, however many the card has."""
+        """Empty: all cores of the card."""
         return () if self.first is None or self.last is None else tuple(range(self.first, self.last + 1))
 
 
@@ -55,7 +55,7 @@ def card_index(name: str) -> int | None:
 
 
 def card_files(names: Iterable[str], index: int) -> CardFiles:
-    """Those of one card, among the names of its folder. Fusions come after single cores."""
+    """The files of one card, among the names in its folder. Fusions come after single cores."""
     cores, support = [], []
     for name in names:
         file = core_file(name) if "/" not in name else None
@@ -70,5 +70,5 @@ def card_files(names: Iterable[str], index: int) -> CardFiles:
 
 
 def folder_of(dev: Path, architecture: str) -> Path:
-    """Where a family keeps its device files."""
+    """The folder of a family's device files."""
     return dev / _FOLDERS[architecture]

@@ -1,6 +1,6 @@
-"""What `accelscope doctor` checks where Furiosa cards may be, and what it advises.
+"""Checks and advice of `accelscope doctor` for Furiosa cards.
 
-An advice is a sentence or two, with the commands; INDEX stands for the device's index.
+An advice is a sentence or two with commands; INDEX is replaced by the device's index.
 """
 
 import errno
@@ -26,21 +26,21 @@ from accelscope.vendors.furiosa.sysfs import CLASSES, Entries, Entry
 _KERNEL_LOG = "`dmesg -T | grep -iE 'npu|rngd|furiosa'`"
 DRIVER = (
     "Install the vendor's driver on the node (furiosa-driver-rngd or furiosa-driver-warboy) and load it; if "
-    f"that fails, {_KERNEL_LOG} says why (no module for this kernel, Secure Boot)."
+    f"that fails, {_KERNEL_LOG} shows the reason (no module for this kernel, Secure Boot)."
 )
 HANG = (
     f"The driver hangs in the kernel: see {_KERNEL_LOG} and processes in state D "
-    "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. Meanwhile the agent keeps what still "
-    "answers fresh."
+    "(`ps axo pid,stat,wchan,comm`); drain the node and reboot it. The agent still reads the cards that "
+    "answer."
 )
 LIBRARY = (
     "The tool does not find its own library: install it (furiosa-libsmi), or, in a container, mount the "
-    "node's library beside the tool and name its folder in LD_LIBRARY_PATH."
+    "node's library too and add its folder to LD_LIBRARY_PATH."
 )
 TOOL_HANG = (
-    f"The tool hangs, mostly because a card does: see {_KERNEL_LOG}. The agent goes on without it and tries "
-    "again once a minute; processes are absent until it answers, and with older drivers memory and "
-    "utilisation by core of RNGD."
+    f"The tool hangs, usually because a card does: see {_KERNEL_LOG}. The agent continues without it and "
+    "tries again once a minute. Until it answers, processes are absent, and with older drivers also memory "
+    "and utilisation by core of RNGD."
 )
 
 _BY_REASON = {
@@ -52,34 +52,34 @@ _BY_REASON = {
         "read-only and name it with --sys-root."
     ),
     "version_mismatch": (
-        "The tool is of another release than the driver: install furiosa-smi of the same release, and reboot "
+        "Tool and driver are of different releases: install furiosa-smi of the driver's release, and reboot "
         "after an upgrade of the driver."
     ),
-    "driver_error": f"See {_KERNEL_LOG}, and what `furiosa-smi status` says.",
+    "driver_error": f"See {_KERNEL_LOG} and `furiosa-smi status`.",
     "timeout": HANG,
     "tool_timeout": TOOL_HANG,
     "tool_stuck": TOOL_HANG,
-    "deadline": "Other cards used up the time: mend those first, or raise --reader-timeout.",
+    "deadline": "Other cards used up the time: repair those first, or raise --reader-timeout.",
     "lost": (
         f"The card is not on the bus any more: see {_KERNEL_LOG}, drain the node and reboot it. If it does "
         "not come back, power the machine off, reseat the card, and check its power cable and cooling."
     ),
     "not_shown": (
-        "It was there before. Drained with `furiosa-smi drain`? (`furiosa-smi drain list`) Otherwise see "
+        "The card was present before. Was it drained (`furiosa-smi drain list`)? Otherwise see "
         f"{_KERNEL_LOG}."
     ),
     "missing": (
-        "Drained with `furiosa-smi drain`? (`furiosa-smi drain list`, `furiosa-smi drain unset`) Otherwise "
+        "Was it drained with `furiosa-smi drain` (`furiosa-smi drain list`, `drain unset`)? Otherwise "
         f"see {_KERNEL_LOG} for a card that failed to start."
     ),
-    "unheld": f"{DRIVER} A drained card is held by no driver either (`furiosa-smi drain list`).",
+    "unheld": f"{DRIVER} A drained card has no driver either (`furiosa-smi drain list`).",
     "no_devices": f"See {_KERNEL_LOG} for cards that failed to start, and `lspci -d 1ed2:`.",
     "tool_missing": "Install furiosa-smi (or furiosactl for Warboy), or name it with --furiosa-smi-path.",
     "tool_killed": "Out of memory (`dmesg -T | grep -i oom`; raise the container's limit), or a crash.",
-    "tool_not_started": "See that the file that --furiosa-smi-path names is a program of this machine.",
-    "internal": "This is a fault in AccelScope: please report it, with the log of `accelscope agent`.",
+    "tool_not_started": "Check that --furiosa-smi-path is an executable for this machine.",
+    "internal": "This is a bug in AccelScope: please report it with the log of `accelscope agent`.",
 }
-# By a word of what the reader says of a card's health; the first that fits.
+# By words in the reason of a card's health; the first match counts.
 _BY_WORD = (
     (
         "not alive",
@@ -88,18 +88,17 @@ _BY_WORD = (
     ),
     (
         "in the last ten minutes",
-        f"{_KERNEL_LOG} has what the driver said then; errors that go on speak for the card's slot or the "
-        "card itself.",
+        f"{_KERNEL_LOG} shows the driver's messages; repeated errors point to a faulty slot or card.",
     ),
-    ("slowed down", "Look at fans, air and power supply; `furiosa-smi info` shows temperature and power."),
+    ("slowed down", "Check fans, air flow and power supply; `furiosa-smi info` shows temperature and power."),
     (
-        "says whether the card is alive",
-        "The driver's file for it is missing: is it a version that the card needs? `furiosa-smi status` "
-        "tells it where that tool is installed.",
+        "reports whether the card is alive",
+        "The driver's file for it is missing: does the driver's version fit the card? If the tool is "
+        "installed, `furiosa-smi status` shows it.",
     ),
 )
 _OTHERWISE = (
-    f"See {_KERNEL_LOG} and what `furiosa-smi info` prints; please report what doctor did not explain."
+    f"See {_KERNEL_LOG} and `furiosa-smi info`; please report a problem that doctor does not explain."
 )
 
 
@@ -120,9 +119,7 @@ def no_permission(subject: Subject) -> str:
     return "Run the agent as root, or let its user read the driver's files in /sys (a udev rule)."
 
 
-# Cards on PCI, the driver's classes in /sys, what may be read there, and the device files.
-
-# Of what every family has; the rest is the reader's to try.
+# Files that every family has.
 _ATTRIBUTES = ("busname", "device_uuid", "device_sn", "fw_version", "heartbeat", "atr_error")
 
 
@@ -156,19 +153,19 @@ def driver(subject: Subject) -> Iterator[Finding]:
     if shown is None:
         found = f"neither {classes} is in {subject.paths.sys}: the driver is not loaded"
         if not all(map(vendors.is_passed_through, on_bus(subject.paths))):
-            yield warning("driver", f"{found}, though there are cards", DRIVER)
+            yield warning("driver", f"{found}, but there are cards", DRIVER)
         else:
             yield note("driver", found)
     elif not shown:
-        yield warning("driver", "the driver is loaded and shows no card", advice("no_devices", subject))
+        yield warning("driver", "the driver is loaded and lists no card", advice("no_devices", subject))
     else:
         version = Entries(subject.paths.sys).driver_version(shown)
         names = join_words([f"{entry.name} ({entry.architecture})" for entry in shown])
-        yield ok("driver", f"version {version or 'not told'}, shows {names}", version=version)
+        yield ok("driver", f"version {version or 'unknown'}, lists {names}", version=version)
 
 
 def attributes(subject: Subject) -> Iterator[Finding]:
-    """Whether the driver's files may be read: a container's mounts and users often stand in the way."""
+    """Whether the driver's files can be read: mounts and users of a container often prevent it."""
     closed: dict[str, list[str]] = {}
     asked = 0
     for entry in entries(subject.paths) or ():
@@ -190,30 +187,26 @@ def attributes(subject: Subject) -> Iterator[Finding]:
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """The agent reads /sys; the tools and everybody who computes need these."""
+    """The agent reads /sys only; tools and workloads need the device files."""
     for entry in entries(subject.paths) or ():
         folder = folder_of(subject.paths.dev, entry.architecture)
         found = card_files(names_in(str(folder)), entry.index)
         if found.cores:
             yield ok(
                 "device files",
-                f"{entry.key}: {len(found.cores)} for cores, {len(found.support)} beside them, in {folder}",
+                f"{entry.key}: {len(found.cores)} for cores, {len(found.support)} others, in {folder}",
                 files=[file.name for file in found.cores],
             )
         else:
             yield note(
                 "device files",
-                f"{entry.key}: none in {folder}; /sys is read all the same, but furiosa-smi may not see the "
-                "card",
+                f"{entry.key}: none in {folder}; the agent reads /sys, but furiosa-smi may not find the card",
                 "In a pod that runs the tool, mount the node's /dev and name it with --dev-root.",
             )
 
 
-# The vendor's tools: which are there, and whether they answer.
-
-
 def seconds(settings: AgentSettings) -> float:
-    """Of both tools, one after the other."""
+    """For both tools, one after the other."""
     return 2 * settings.reader_timeout + 1
 
 
@@ -227,9 +220,9 @@ def tools(subject: Subject) -> Iterator[Finding]:
         tool = Tool(program, timeout_seconds=subject.settings.reader_timeout)
         place = tool.find()
         if place is not None:
-            yield _asked(subject, name, tool, place)
+            yield _tool_finding(subject, name, tool, place)
         elif Path(program).is_file():
-            yield warning(name, f"{program} is there but cannot be executed", f"chmod a+x {program}.")
+            yield warning(name, f"{program} is not executable", f"chmod a+x {program}.")
         elif name == "furiosa-smi" and "rngd" in families:
             yield warning(
                 name,
@@ -241,21 +234,20 @@ def tools(subject: Subject) -> Iterator[Finding]:
             yield note(name, f"{program} not found")
 
 
-def _asked(subject: Subject, name: str, tool: Tool, place: str) -> Finding:
+def _tool_finding(subject: Subject, name: str, tool: Tool, place: str) -> Finding:
     try:
         output = tool.run(["info"])
     except ReaderError as problem:
         return warning(name, str(problem), advice(problem.reason, subject), path=place)
     parsed = parse_info(output.text, f"{name} info")
     if parsed.error is None:
-        return ok(name, f"{place} shows {len(parsed.devices)}", path=place)
-    # Messages go to either of the two outputs.
-    said = documents.error_of(output.complaint) or parsed.error
-    return warning(name, f"{place}: {said.text}", advice(said.reason, subject), reason=said.reason)
+        return ok(name, f"{place} lists {pluralize(len(parsed.devices), 'card', 'cards')}", path=place)
+    # Messages may be in either of the two outputs.
+    message = documents.error_of(output.complaint) or parsed.error
+    return warning(name, f"{place}: {message.text}", advice(message.reason, subject), reason=message.reason)
 
 
-# The checks of this vendor, in the order in which one thing rests on another.
-
+# In the order in which one check depends on another.
 EXAMINATION = VendorExamination(
     Vendor("furiosa"),
     (

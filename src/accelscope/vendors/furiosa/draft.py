@@ -13,11 +13,8 @@ from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
 from accelscope.vendors.common.values import between, digits_and_unit, scaled
 from accelscope.vendors.furiosa.devfiles import card_index
 
-# --- cells ------------------------------------------------------------
-# One cell of what furiosa-smi and furiosactl print: an absence marker, or a value in the model's base unit.
-#
-# The readers of values (`celsius`, `watts` ...) answer None for a text that is not such a value.
-
+# Readers of the cells of furiosa-smi and furiosactl. `absence` recognises a marker; `celsius`, `watts` and
+# the others return a value in the model's base unit, or None for another text.
 
 Value = float | int | bool | str
 Read = Callable[[str], Value | None]
@@ -40,7 +37,7 @@ _MARKERS: Mapping[str, AbsenceReason] = {
     "failed": AbsenceReason.DRIVER_ERROR,
 }
 
-# The degree sign in the encodings that it was seen or must be feared in; the last one lost its letter.
+# The degree sign in several encodings, and as replacement characters.
 _CELSIUS = dict.fromkeys(("", "c", "°c", "ºc", "℃", "â°c", "\ufffdc", "\ufffd\ufffdc"), 1.0)
 _WATTS = {"": 1.0, "w": 1.0, "mw": 1e-3, "kw": 1e3}
 _HERTZ = {"": 1e6, "mhz": 1e6, "khz": 1e3, "ghz": 1e9, "hz": 1.0}
@@ -68,19 +65,19 @@ def absence(text: str) -> AbsenceReason | None:
 
 
 def words(text: str) -> str | None:
-    """Free text, such as a name or a version; not one that lost letters to a wrong encoding."""
+    """Free text, such as a name or a version; None if a wrong encoding has damaged it."""
     return None if "\ufffd" in text else text.strip()[:256] or None
 
 
 def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a uuid or a serial number. A damaged one must not pass for
+    """One word of printable ASCII, such as a uuid or a serial number. None for a damaged one, which could be
     another card's."""
     match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
     return match and match[1]
 
 
 def architecture(text: str) -> str | None:
-    """The family of a model: `FuriosaAI Warboy`, `warboy`, `RNGD`, `rngd-max`, and RNGD's first name."""
+    """The family of a model: `FuriosaAI Warboy`, `warboy`, `RNGD`, `rngd-max`, and RNGD's former name."""
     folded = text.casefold()[:256]
     if "warboy" in folded:
         return "warboy"
@@ -127,7 +124,7 @@ def celsius(text: str) -> float | None:
 
 
 def memory(text: str) -> int | None:
-    """Bytes, of a number that says its unit."""
+    """Bytes, from a number with a unit."""
     parts = digits_and_unit(text)
     if parts is None or parts[1] not in _BYTES:
         return None
@@ -136,13 +133,13 @@ def memory(text: str) -> int | None:
 
 
 def plain_number(value: object) -> float | None:
-    """A number of a JSON document, where it is one: JSON has no unit, its readers know it."""
+    """A number of a JSON document, without a unit; None for another value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= _MAX_INTEGER and math.isfinite(value) else None
 
 
-# Of a card that was never given one (zeros), or that somebody hid before passing the output on.
+# Identifiers of zeros, or hidden by a person before passing the output on.
 _MASKED = re.compile(r"[*<>]|x{4}", re.IGNORECASE)
 _MASKED_SERIAL = re.compile(r".*([*<>]|x{4}|0{8}).*|[0-]+", re.IGNORECASE | re.DOTALL)
 
@@ -152,8 +149,8 @@ def card_name(text: str) -> str | None:
     return bare if card_index(bare) is not None else None
 
 
-# Columns of tables and keys of documents, by the names of `tables.column_name`. Of several for one place the
-# first that the output has is taken.
+# Columns of tables and keys of documents, by the names of `column_name`. Of several for one place, the first
+# in the output counts.
 PLACES: Mapping[str, tuple[str, Read]] = {
     "device": ("device_name", card_name),
     "dev_name": ("device_name", card_name),
@@ -185,8 +182,8 @@ PLACES: Mapping[str, tuple[str, Read]] = {
 
 
 def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int | None = None) -> str:
-    """Of a card. Masked identifiers do not count: other cards may have the same. The address goes before the
-    serial number: a card without a uuid of its own often has no serial number of its own either, and two
+    """The id of a card. Masked identifiers do not count: other cards may have the same. The address goes
+    before the serial number: a card without a valid uuid often has no valid serial number either, and two
     cards of a node cannot have the same address."""
     own_serial = None if serial and _MASKED_SERIAL.fullmatch(serial) else serial
     facts: dict[str, str | None] = {"pci": pci} if pci else {"serial": own_serial}
@@ -194,15 +191,15 @@ def stable_id(uuid: str | None, serial: str | None, pci: str | None, index: int 
 
 
 def own_uuid(uuid: str | None) -> str | None:
-    """None also for one that is masked, or whose digits are all the same."""
+    """None also for a masked uuid, or one whose digits are all the same."""
     if uuid is None or _MASKED.search(uuid) or len(set(uuid.casefold()) - {"-"}) < 2:
         return None
     return uuid
 
 
 def with_unique_ids(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Cards that were given the same uuid get ids of their own: none of them has it. The same for serial
-    numbers of cards without an address."""
+    """Cards that report the same uuid get ids from other values. The same applies to serial numbers of cards
+    without an address."""
     uuids = Counter(device.uuid for device in devices)
     found = [
         replace(each, id=stable_id(None, each.serial, each.pci_address, each.index))
@@ -233,24 +230,24 @@ class FuriosaDraft(DeviceDraft):
         del place
         return absence(text)
 
-    def take_all(self, told: Mapping[str, object]) -> None:
+    def take_all(self, cells: Mapping[str, object]) -> None:
         """Every cell that has a place."""
         for name, (place, read) in PLACES.items():
-            if name in told:
-                self.take(place, text_of(told[name]), read, name)
+            if name in cells:
+                self.take(place, text_of(cells[name]), read, name)
 
     @property
     def identified(self) -> bool:
         return any(place in self.values for place in ("device_name", "uuid", "pci_address"))
 
     def device(self) -> Device:
-        told = self.values
-        model = told.get("model")
-        # The number in the name is the one by which all of the vendor's tools and files know the card.
-        named = card_index(told.get("device_name", ""))
-        index = told.get("index") if named is None else named
+        values = self.values
+        model = values.get("model")
+        # The vendor's tools and files use the number in the name.
+        named = card_index(values.get("device_name", ""))
+        index = values.get("index") if named is None else named
         return self.build(
-            stable_id(told.get("uuid"), told.get("serial"), told.get("pci_address"), index),
+            stable_id(values.get("uuid"), values.get("serial"), values.get("pci_address"), index),
             index=index,
             architecture=architecture(model) if model else None,
             health=self.health,

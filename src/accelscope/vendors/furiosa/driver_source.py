@@ -1,6 +1,6 @@
-"""All cards of a node: the driver's classes in /sys and its sensors, with what only the tools tell.
+"""All cards of a node: the driver's classes in /sys and its sensors, and values that only the tools have.
 
-Where /sys does not show the driver (a container that has the device files and a tool), the tools alone do.
+Without the driver in /sys, as in a container with the device files and a tool, the tools are the only source.
 """
 
 from collections import Counter
@@ -14,9 +14,9 @@ from accelscope.vendors.furiosa.card import CardReader, health_of, reading
 from accelscope.vendors.furiosa.devfiles import card_files, folder_of
 from accelscope.vendors.furiosa.draft import is_identified, stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entries, Entry
-from accelscope.vendors.furiosa.tools import Heard, Told, Tools, joined
+from accelscope.vendors.furiosa.tools import ToolCard, ToolPass, Tools, merge_cards
 
-PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor number, processing accelerators
+PCI_CODES = (0x1ED2, PROCESSING_CLASS)  # FuriosaAI's vendor id, processing accelerators
 
 
 class DriverSource:
@@ -29,10 +29,10 @@ class DriverSource:
         self._tools = Tools(options)
         self._shown: dict[str, Entry] = {}
         self._file_names: dict[str, list[str]] = {}  # in /dev, by family
-        self._told: dict[str, Told] = {}  # by key, where there are only tools
-        self._heard = Heard()
-        self._shared_uuids: set[str] = set()  # seen at several cards, now or earlier: nobody's own
-        self._without_sensors: set[str] | None = None  # keys; None: nobody has looked yet
+        self._tool_cards: dict[str, ToolCard] = {}  # by key, without the driver in /sys
+        self._outcome = ToolPass()
+        self._shared_uuids: set[str] = set()  # reported by several cards, now or earlier
+        self._without_sensors: set[str] | None = None  # keys; None: not read yet
         self._driver_version: str | None = None
 
     def survey(self) -> Survey:
@@ -41,26 +41,26 @@ class DriverSource:
             self._shown = {}
             return self._survey_with_tools()
         self._shown = {entry.key: entry for entry in entries}
-        self._told = {}
+        self._tool_cards = {}
         self._shared_uuids |= self._entries.shared_uuids(entries)
         families = {entry.architecture for entry in entries}
         self._file_names = {family: names_in(str(folder_of(self._dev, family))) for family in families}
         found = self._tools.found() if entries else ()
         warboys = frozenset(entry.name for entry in entries if entry.architecture == "warboy")
-        wanting = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
-        self._heard = self._tools.look(found, warboys, info=wanting)
+        needs_info = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
+        self._outcome = self._tools.run(found, warboys, info=needs_info)
         self._without_sensors = self._without_sensors or set()
         return Survey(
             "sysfs",
             tuple(self._shown),
             self._entries.driver_version(entries),
-            tuple(self._heard.rejected),
-            warnings=tuple(self._heard.warnings),
+            tuple(self._outcome.rejected),
+            warnings=tuple(self._outcome.warnings),
         )
 
     def read(self, key: str) -> Reading:
         entry = self._shown.get(key)
-        return self._read_told(key) if entry is None else self._read_card(key, entry)
+        return self._read_tool_card(key) if entry is None else self._read_card(key, entry)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -70,86 +70,86 @@ class DriverSource:
         card = self._identified(self._cards.identity(entry, attributes))
         files = card_files(self._file_names[entry.architecture], entry.index).cores
         card = replace(card, device_files=tuple(file.name for file in files))
-        told = [view.of(card) for view in self._heard.views]
-        one = _one([each for each in told if each is not None], self._heard.missing)
+        found = [view.find(card) for view in self._outcome.views]
+        tool_card = _merged([each for each in found if each is not None], self._outcome.missing)
         sensors = self._cards.sensors(card, attributes)
         if self._without_sensors is not None:
             if sensors.sensors and sensors.power_watts is not None:
                 self._without_sensors.discard(key)
             else:
                 self._without_sensors.add(key)
-        return self._cards.read(entry, card, sensors, attributes, told=one, now=self._clock())
+        return self._cards.read(entry, card, sensors, attributes, tool_card=tool_card, now=self._clock())
 
     def _identified(self, card: Device) -> Device:
-        """Cards that were given the same uuid have ids of their own, also when only one of them is left."""
+        """A uuid that several cards reported is not used for the id, also when only one of them is left."""
         uuid = None if card.uuid in self._shared_uuids else card.uuid
         return replace(card, id=stable_id(uuid, card.serial, card.pci_address, card.index))
 
     def _survey_with_tools(self) -> Survey:
         found = self._tools.found()
-        self._heard = heard = self._tools.look(found, frozenset(), info=True)
-        rejected = list(heard.rejected)
-        self._told = {}
-        shown = [told for view in heard.views for told in view.cards]
+        self._outcome = outcome = self._tools.run(found, frozenset(), info=True)
+        rejected = list(outcome.rejected)
+        self._tool_cards = {}
+        shown = [card for view in outcome.views for card in view.cards]
         # Both tools may show the same card.
-        cards = {(t.device.architecture, t.device.device_name, t.device.uuid) for t in shown}
+        cards = {(c.device.architecture, c.device.device_name, c.device.uuid) for c in shown}
         counts = Counter(uuid for _, _, uuid in cards)
         self._shared_uuids |= {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
         identified = {
-            (t.device.architecture, t.device.device_name): self._identified(t.device) for t in shown
+            (c.device.architecture, c.device.device_name): self._identified(c.device) for c in shown
         }
         cards_with_id = Counter(card.id for card in identified.values())
-        for told in shown:
-            device = self._identified(told.device)
+        for card in shown:
+            device = self._identified(card.device)
             if cards_with_id[device.id] > 1 or not is_identified(device):
                 rejected.append(Rejection(f"{device.device_name}", "unidentified"))
             else:
-                self._told[device.id] = told
-        if not self._told:
-            self._explain_nothing(heard)
+                self._tool_cards[device.id] = card
+        if not self._tool_cards:
+            self._explain_missing_cards(outcome)
         if self._driver_version is None:
-            self._driver_version = self._tools.driver_version(found, heard)
+            self._driver_version = self._tools.driver_version(found, outcome)
         return Survey(
             " and ".join(found),
-            tuple(self._told),
+            tuple(self._tool_cards),
             self._driver_version,
             tuple(rejected),
-            warnings=tuple(heard.warnings),
+            warnings=tuple(outcome.warnings),
         )
 
-    def _explain_nothing(self, heard: Heard) -> None:
-        """Raises what explains that the tools show no card; returns where all is well but there is none."""
+    def _explain_missing_cards(self, outcome: ToolPass) -> None:
+        """Raises the reason why the tools list no card; returns if there is none to explain."""
         on_bus = pci_devices(self._sys, *PCI_CODES)
         if on_bus == ():
-            raise DriverAbsent("a tool is here, but neither a driver nor a card")
-        if heard.error is not None and heard.error.reason != "no_devices":
-            raise heard.error
+            raise DriverAbsent("a tool is installed, but there is neither a driver nor a card")
+        if outcome.error is not None and outcome.error.reason != "no_devices":
+            raise outcome.error
         if on_bus:
             raise ReaderError("driver_not_loaded", "there are cards on PCI, but their driver is not loaded")
 
-    def _read_told(self, key: str) -> Reading:
-        told = self._told.get(key)
-        if told is None:
-            raise DeviceLost("no tool shows this card any more", reason="not_shown")
-        device = told.device
+    def _read_tool_card(self, key: str) -> Reading:
+        tool_card = self._tool_cards.get(key)
+        if tool_card is None:
+            raise DeviceLost("no tool lists this card any more", reason="not_shown")
+        device = tool_card.device
         now = self._clock()
         answered = device.temperature_celsius is not None or device.power_watts is not None
-        # A tool without a word for liveness asked the card all the same, and it answered.
+        # A tool that does not print liveness has asked the card too, and it answered.
         alive = True if device.health.state is HealthState.UNKNOWN and answered else None
         values = {
-            "health": health_of(now=now, alive=alive, told=device.health),
+            "health": health_of(now=now, alive=alive, reported=device.health),
             "read_at": now,
             "driver_version": device.driver_version or self._driver_version,
         }
-        return reading(replace(device, id=key), values, told, Attributes())
+        return reading(replace(device, id=key), values, tool_card, Attributes())
 
 
-def _one(told: list[Told], missing: AbsenceReason) -> Told:
-    """What all tools said of a card."""
-    if not told:
-        return Told(missing=missing)
-    device = told[0].device
-    for other in told[1:]:
-        device = joined(device, other.device)
-    processes = {process.pid: process for each in reversed(told) for process in each.processes}
-    return Told(device, tuple(processes.values()), missing)
+def _merged(cards: list[ToolCard], missing: AbsenceReason) -> ToolCard:
+    """One card from the outputs of all tools."""
+    if not cards:
+        return ToolCard(missing=missing)
+    device = cards[0].device
+    for other in cards[1:]:
+        device = merge_cards(device, other.device)
+    processes = {process.pid: process for each in reversed(cards) for process in each.processes}
+    return ToolCard(device, tuple(processes.values()), missing)

@@ -290,7 +290,7 @@ def liveness(word: str) -> Health:
         case "alive" | "true" | "1":
             return Health(HealthState.OK, vendor_word=bare)
         case "dead" | "not alive" | "false" | "0":
-            return Health(HealthState.CRITICAL, f"the card is not alive: {_STATUS} says {bare}", bare)
+            return Health(HealthState.CRITICAL, f"the card is not alive: {_STATUS} reports {bare}", bare)
     if cells.absence(bare) is not None:
         return Health(HealthState.UNKNOWN, "the tool does not say whether the card is alive")
     return Health(HealthState.UNKNOWN, f"{_STATUS} calls it {bare}", bare)

@@ -1,7 +1,7 @@
 """The Furiosa reader: is there anything of Furiosa's cards on this node?"""
 
 from accelscope.model import Vendor
-from accelscope.vendors.common.contract import DriverAbsent, LazyReader, ReaderOptions, Source
+from accelscope.vendors.common.contract import DriverAbsent, LazyReader, ReaderOptions, ReaderSource
 from accelscope.vendors.common.tool import find_program
 from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL
 
@@ -20,7 +20,7 @@ class FuriosaReader(LazyReader):
                 f"neither npu_mgmt nor rngd_mgmt in {paths.sys}/class, and neither furiosa-smi nor furiosactl"
             )
 
-    def _load_source(self) -> Source:
+    def _load_source(self) -> ReaderSource:
         from accelscope.vendors.furiosa.driver_source import DriverSource  # noqa: PLC0415 - see LazyReader
 
         return DriverSource(self._options)

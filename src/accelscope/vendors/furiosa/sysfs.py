@@ -1,4 +1,4 @@
-"""What the files of a card in /sys gave, and why one of them gave nothing."""
+"""The driver's files in /sys: values of a card, its sensors and cores, and the list of cards."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from accelscope.model import AbsenceReason, Clock, Core, Rail, Rejection, Sensor, Throttle
-from accelscope.vendors.common.files import read_text, told
+from accelscope.vendors.common.files import read_optional, read_text
 from accelscope.vendors.furiosa.reader import CLASS_FOLDERS
 
 T = TypeVar("T")
@@ -32,14 +32,14 @@ _REASONS = {
 
 
 class Attributes:
-    """What the files of one card gave in one pass."""
+    """Reads the files of one card in one pass, and collects absent fields and rejected texts."""
 
     def __init__(self) -> None:
         self.absent: dict[str, AbsenceReason] = {}
         self.rejected: list[Rejection] = []
 
     def text(self, path: str, field: str) -> str | None:
-        """The file's text without the blanks around it; `field` is absent where there is none."""
+        """The stripped text of the file; without one, `field` is absent."""
         try:
             text = read_text(path).strip()
         except OSError as error:
@@ -61,11 +61,7 @@ class Attributes:
         return value
 
 
-# --- sysfs text ------------------------------------------------------------
-# What single files of the driver in /sys say, as values of the model. Pure: text in, values out.
-#
-# Each answers None for a text that is not of its form.
-
+# Parsers of single files. Each returns None for a text of another form.
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _CLOCK = re.compile(r"([\w ]{1,40}?)\s*\(\s*([^()]{1,10}?)\s*\)\s*:\s*([0-9]{1,15})", re.ASCII)
@@ -74,7 +70,7 @@ _MASK = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _NAMED_BIT = re.compile(r"(0x[0-9a-f]{1,16}).{0,20}?\b(?:THROTTLE_)?([A-Z][A-Z0-9_]{2,40})", re.ASCII)
 _COUNT = re.compile(r"([^:]{1,60}):\s*([0-9]{1,18})", re.ASCII)
 _HEXADECIMAL = re.compile(r"(\w{1,60}):\s*(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
-_MOST_LINES = 1024
+_MAX_LINES = 1024
 _MAX_CORE_HERTZ = 1e11
 
 # Bits of throttle_reason, by the names of the vendor's library of 2026.4; throttle_reason_list has them with
@@ -90,7 +86,7 @@ THROTTLE_BITS = {
     0x80: "gov_clock_cap",
     0x100: "other_reason",
 }
-UNKNOWN_THROTTLE = "unknown"  # as the vendor's library calls a bit that has no name
+UNKNOWN_THROTTLE = "unknown"  # the vendor's library's name for an unknown bit
 
 
 def whole(text: str) -> int | None:
@@ -99,7 +95,7 @@ def whole(text: str) -> int | None:
 
 
 def flag(text: str) -> bool | None:
-    """`1` or `0`; anything else is not known to mean anything."""
+    """`1` or `0`; None for another text."""
     return {"1": True, "0": False}.get(text.strip())
 
 
@@ -148,10 +144,10 @@ def clocks(text: str) -> tuple[Clock, ...] | None:
 def core_clocks(text: str) -> tuple[float, ...] | None:
     """`npu_clocks`: one number per core, in order, in hertz."""
     found = []
-    for word in text.split()[:_MOST_LINES]:
+    for word in text.split()[:_MAX_LINES]:
         number = whole(word)
         if number is None or not 0 <= number <= _MAX_CORE_HERTZ:
-            return None  # the place of a number is its core: with one missing the others would shift
+            return None  # the position of a number is its core: without one number the others would shift
         found.append(float(number))
     return tuple(found) or None
 
@@ -159,7 +155,7 @@ def core_clocks(text: str) -> tuple[float, ...] | None:
 def core_flags(text: str) -> tuple[bool, ...] | None:
     """`pe_occupancy`: one 0 or 1 per line and core."""
     found = []
-    for word in text.replace(",", " ").split()[:_MOST_LINES]:
+    for word in text.replace(",", " ").split()[:_MAX_LINES]:
         held = flag(word)
         if held is None:
             return None
@@ -168,7 +164,7 @@ def core_flags(text: str) -> tuple[bool, ...] | None:
 
 
 def throttles(reasons: str, listed: str) -> tuple[Throttle, ...] | None:
-    """`throttle_reason` is a set of bits; `throttle_reason_list` names those that this driver knows."""
+    """`throttle_reason` is a set of bits; `throttle_reason_list` contains their names in this driver."""
     match = _MASK.fullmatch(reasons.strip())
     if match is None:
         return None
@@ -183,14 +179,11 @@ def throttles(reasons: str, listed: str) -> tuple[Throttle, ...] | None:
 
 
 def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines()[:_MOST_LINES] if line.strip()]
+    return [line.strip() for line in text.splitlines()[:_MAX_LINES] if line.strip()]
 
 
-# --- hwmon ------------------------------------------------------------
 # Sensors of a card: `hwmon` of its PCI device, by label, since numbers differ between boards and drivers.
-#
 # Temperatures are in m°C, powers in µW, voltages in mV, currents in mA.
-
 
 _FILE = re.compile(r"(temp|power|in|curr)([0-9]{1,3})_(input|average)", re.ASCII)
 _UNITS = {"temp": 1e-3, "power": 1e-6, "in": 1e-3, "curr": 1e-3}
@@ -201,11 +194,11 @@ _NO_LABEL = (AbsenceReason.NOT_KNOWN, AbsenceReason.NO_SAMPLE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SensorFile:
     kind: str
     path: str
     label: str
-    field: str  # of the model, where it is missed
+    field: str  # of the model: absent if the file cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +211,20 @@ class Sensors:
 
 
 class Hwmon:
-    """Labels are read once per folder: a driver that is loaded anew makes a new one."""
+    """Reads labels once per folder: a reloaded driver creates a new folder."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, tuple[_Place, ...]]] = {}
+        self._known: dict[str, tuple[int, tuple[_SensorFile, ...]]] = {}
 
     def read(self, device: str, attributes: Attributes) -> Sensors:
-        """Of one PCI device's folder."""
-        found: list[tuple[_Place, float]] = []
+        """`device` is the folder of the PCI device."""
+        found: list[tuple[_SensorFile, float]] = []
         limit: float | None = None
         for folder in _folders(f"{device}/hwmon"):
             try:
                 places = self._places(folder, attributes)
             except OSError:
-                attributes.absent["sensors"] = AbsenceReason.LOST  # it went away while it was looked at
+                attributes.absent["sensors"] = AbsenceReason.LOST  # the folder was removed while it was read
                 continue
             limit = _limit(folder, attributes) if limit is None else limit
             for place in places:
@@ -240,14 +233,14 @@ class Hwmon:
                     found.append((place, round(number * _UNITS[place.kind], 9)))
         return replace(_sensors(found), power_limit_watts=limit)
 
-    def _places(self, folder: str, attributes: Attributes) -> tuple[_Place, ...]:
+    def _places(self, folder: str, attributes: Attributes) -> tuple[_SensorFile, ...]:
         inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
         known = self._known.get(folder)
         if known is not None and known[0] == inode:
             return known[1]
-        unsure = len(attributes.absent)
-        places = tuple(_look(folder, attributes))
-        if len(attributes.absent) == unsure:
+        absent_before = len(attributes.absent)
+        places = tuple(_sensor_files(folder, attributes))
+        if len(attributes.absent) == absent_before:
             self._known[folder] = (inode, places)
         return places
 
@@ -256,11 +249,11 @@ def _folders(hwmon: str) -> list[str]:
     try:
         return sorted(f"{hwmon}/{name}" for name in os.listdir(hwmon) if name.startswith("hwmon"))  # noqa: PTH208
     except OSError:
-        return []  # said by the values that are then absent
+        return []  # the values are absent then
 
 
-def _look(folder: str, attributes: Attributes) -> list[_Place]:
-    places: dict[tuple[str, int], _Place] = {}
+def _sensor_files(folder: str, attributes: Attributes) -> list[_SensorFile]:
+    places: dict[tuple[str, int], _SensorFile] = {}
     for file in sorted(os.listdir(folder)):  # noqa: PTH208 - a string
         match = _FILE.fullmatch(file)
         if match is None or (match[3] == "average" and match[1] != "power"):
@@ -269,21 +262,21 @@ def _look(folder: str, attributes: Attributes) -> list[_Place]:
         missed = f"labels.{name}"
         label = attributes.text(f"{folder}/{name}_label", missed) or name
         if attributes.absent.get(missed) in _NO_LABEL:
-            del attributes.absent[missed]  # it goes by its file's name
-        place = _Place(match[1], f"{folder}/{file}", label, f"{_FIELDS[match[1]]}.{label}")
-        # Of a power's average and its last value, the average, which comes first by name.
+            del attributes.absent[missed]  # the name of the file is used
+        place = _SensorFile(match[1], f"{folder}/{file}", label, f"{_FIELDS[match[1]]}.{label}")
+        # A power's average goes before its last value; it comes first by name.
         places.setdefault((match[1], int(match[2])), place)
     return [places[key] for key in sorted(places)]
 
 
 def _limit(folder: str, attributes: Attributes) -> float | None:
-    """`power1_max`, as RNGD's driver has it since 2026.4; 0 is no limit that a card could run with."""
+    """`power1_max`, as RNGD's driver has it since 2026.4; 0 is not a limit."""
     microwatts = attributes.value(f"{folder}/power1_max", "power_limit_watts", whole)
     attributes.absent.pop("power_limit_watts", None)  # not every driver has one
     return round(microwatts * _UNITS["power"], 9) if microwatts is not None and microwatts > 0 else None
 
 
-def _sensors(found: Iterable[tuple[_Place, float]]) -> Sensors:
+def _sensors(found: Iterable[tuple[_SensorFile, float]]) -> Sensors:
     temperatures: list[Sensor] = []
     rails: list[Rail] = []
     card: float | None = None
@@ -303,7 +296,7 @@ def _sensors(found: Iterable[tuple[_Place, float]]) -> Sensors:
 
 
 def _main(temperatures: list[Sensor]) -> float | None:
-    """The driver's own peak over the chip's sensors; where it has none, the hottest of them."""
+    """The driver's peak over the chip's sensors; without one, the hottest of them."""
     peak = next((s.celsius for s in temperatures if _bare(s.name) == "peak"), None)
     if peak is not None:
         return peak
@@ -314,14 +307,12 @@ def _bare(label: str) -> str:
     return " ".join(label.casefold().replace("_", " ").split())
 
 
-# --- perf ------------------------------------------------------------
 # Utilisation of Warboy's cores, from two readings of their performance counters.
 #
-# `perf_regs` of a device file can be read only while somebody has that file open: EPERM says that nobody has.
-# Counters are hexadecimal; the time that tasks ran has 32 bits and wraps, the cycles have two such halves. So
-# a difference tells something only while fewer than 2^32 cycles lie in between, which at the clock of a core
-# is a few seconds: where passes are further apart, a core is read twice within one.
-
+# `perf_regs` of a device file can be read only while a process has that file open: EPERM means that none has.
+# Counters are hexadecimal. The run time of tasks has 32 bits and wraps; the cycles have two such halves. A
+# difference is valid only below 2^32 cycles, which are a few seconds at a core's clock: with longer times
+# between passes, a core is read twice within one pass.
 
 WARBOY_CORES = 2
 FUSION = f"pe0-{WARBOY_CORES - 1}"
@@ -339,11 +330,11 @@ class Counters:
 
 
 def warboy_counters(text: str) -> Counters | None:
-    told = {match[1]: int(match[2], 16) for match in _LINE.finditer(text[:20_000])}
-    if "CycleCount" not in told or "TaskExecutionTime" not in told:
+    values = {match[1]: int(match[2], 16) for match in _LINE.finditer(text[:20_000])}
+    if "CycleCount" not in values or "TaskExecutionTime" not in values:
         return None
-    cycles = told.get("CycleCountHigh", 0) << 32 | told["CycleCount"]
-    return Counters(cycles, told["TaskExecutionTime"] % _32_BITS)
+    cycles = values.get("CycleCountHigh", 0) << 32 | values["CycleCount"]
+    return Counters(cycles, values["TaskExecutionTime"] % _32_BITS)
 
 
 def warboy_utilization(before: Counters, now: Counters) -> float | None:
@@ -495,7 +486,7 @@ class RngdCores:
         """By core; without those whose counters cannot be read."""
         found = self._counters(folders, attributes)
         passed = now - self._read_at
-        ratios = {core: self._since_last_pass(core, told) for core, told in found.items()}
+        ratios = {core: self._since_last_pass(core, counters) for core, counters in found.items()}
         stood = passed >= _STANDS_STILL_SECONDS
         again = [
             core
@@ -505,32 +496,30 @@ class RngdCores:
         if again:
             self._sleep(SAMPLE_SECONDS)
             later = self._counters({core: folders[core] for core in again}, attributes)
-            ratios |= {core: rngd_utilization(found[core], told) for core, told in later.items()}
+            ratios |= {core: rngd_utilization(found[core], counters) for core, counters in later.items()}
         if attributes.absent.get(_UTILIZATION) is AbsenceReason.NOT_KNOWN:
             del attributes.absent[_UTILIZATION]  # an older driver: the tool is expected to show it
         if found and all(ratio is None for ratio in ratios.values()):
             attributes.absent[_UTILIZATION] = attributes.absent["utilization_ratio"] = AbsenceReason.NO_SAMPLE
         self._before, self._read_at = found, now
-        return {core: CoreUse(told, ratios[core]) for core, told in found.items()}
+        return {core: CoreUse(counters, ratios[core]) for core, counters in found.items()}
 
     def _counters(self, folders: Mapping[int, str], attributes: Attributes) -> dict[int, Counters]:
         read = {
             core: attributes.value(f"{folder}/metrics", _UTILIZATION, rngd_counters)
             for core, folder in folders.items()
         }
-        return {core: told for core, told in read.items() if told is not None}
+        return {core: counters for core, counters in read.items() if counters is not None}
 
-    def _since_last_pass(self, core: int, told: Counters) -> float | None:
+    def _since_last_pass(self, core: int, counters: Counters) -> float | None:
         """None also where the cycles stand still: an idle core counts cycles too, so nothing was measured."""
         before = self._before.get(core)
-        return None if before is None else rngd_utilization(before, told)
+        return None if before is None else rngd_utilization(before, counters)
 
 
-# --- entries ------------------------------------------------------------
-# Which cards the driver shows: the folders of its classes in /sys. Looking asks no card anything.
+# The list of cards: the folders of the driver's classes in /sys. Listing them accesses no card.
 
-
-# The family of each class; RNGD's drivers had another name at first.
+# The family of each class; RNGD's first drivers had another name.
 CLASSES = tuple(zip(CLASS_FOLDERS, ("warboy", "rngd", "rngd"), strict=True))
 
 _ENTRY = re.compile(r"(?:[a-z]+!)?npu([0-9]{1,4})_?mgmt", re.ASCII)
@@ -586,7 +575,7 @@ class Entries:
 
     def shared_uuids(self, entries: tuple[Entry, ...]) -> set[str]:
         """Those that several cards were given."""
-        counts = Counter(told(f"{entry.folder}/device_uuid") for entry in entries)
+        counts = Counter(read_optional(f"{entry.folder}/device_uuid") for entry in entries)
         return {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
 
     def _of(self, entry: Entry) -> _Static:
@@ -597,7 +586,7 @@ class Entries:
             return _Static(ours=True, driver_version=None)  # a dangling link: reading it will say more
         known = self._static.get(entry.folder)
         if known is None or known[0] != inode:
-            platform = told(f"{entry.folder}/platform_type")
-            static = _Static(platform in (_PLATFORM, None), told(f"{entry.folder}/version"))
+            platform = read_optional(f"{entry.folder}/platform_type")
+            static = _Static(platform in (_PLATFORM, None), read_optional(f"{entry.folder}/version"))
             known = self._static[entry.folder] = (inode, static)
         return known[1]

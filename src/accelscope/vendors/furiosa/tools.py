@@ -1,7 +1,7 @@
-"""Running furiosa-smi and furiosactl: what they add to /sys, within a bounded time.
+"""Runs furiosa-smi and furiosactl for values that /sys does not have, within a limited time.
 
-Older versions know no JSON, so each sub-command has several forms, tried from the best; the one that worked
-is kept. A tool that hangs rests for a while: it would cost every pass its deadline.
+Older versions have no JSON, so each sub-command has several forms. The best is tried first, and the one that
+works is remembered. A tool that hangs is not run for a while: it would use up the time of every pass.
 """
 
 import time
@@ -21,19 +21,12 @@ from accelscope.vendors.furiosa.parse_tools import (
     parse_status,
 )
 
-# --- view ------------------------------------------------------------
-# What one tool told in one pass: its cards, each with its processes.
-#
-# A card is found by PCI address, else by uuid, else by family and name. Names are good for one pass only, and
-# not where address or uuid say otherwise.
-
-
 _WARBOY_CORES = 2
-_OF_CORES = tuple(field.name for field in fields(Core) if field.name != "index")
+_CORE_FIELDS = tuple(field.name for field in fields(Core) if field.name != "index")
 NO_DEVICE = Device(vendor=Vendor("furiosa"), id="")
 
-# What one source tells where another does not; cores and health are joined by themselves.
-JOINED = (
+# Fields that one source may have and another not; cores and health are merged separately.
+MERGED_FIELDS = (
     "model",
     "uuid",
     "serial",
@@ -54,63 +47,67 @@ JOINED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Of one card. `missing` is why the tools did not tell what only they know."""
+class ToolCard:
+    """One card in the outputs of a tool."""
 
     device: Device = NO_DEVICE
     processes: tuple[Process, ...] = ()
-    missing: AbsenceReason = AbsenceReason.NOT_KNOWN
+    missing: AbsenceReason = AbsenceReason.NOT_KNOWN  # why values that only tools have are absent
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    cards: tuple[Told, ...] = ()
-    rejected: tuple[Rejection, ...] = field(default=())
+class ToolView:
+    """The cards in the outputs of one tool, in one pass."""
 
-    def of(self, card: Device) -> Told | None:
-        for fits in (_same_place, _same_uuid, _same_name):
-            for told in self.cards:
-                if fits(told.device, card):
-                    return told
+    cards: tuple[ToolCard, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+
+    def find(self, card: Device) -> ToolCard | None:
+        """By PCI address, else by uuid, else by family and name. A name is valid for one pass only, and does
+        not count if address or uuid contradict it."""
+        for is_same in (_same_address, _same_uuid, _same_name):
+            for candidate in self.cards:
+                if is_same(candidate.device, card):
+                    return candidate
         return None
 
 
 def view_of(
     family: str, info: Iterable[Device], state: Iterable[Device], processes: Iterable[Process]
-) -> View:
-    """`info` and `state` are two outputs of one tool about the same cards; `family` is that of cards of which
-    it does not say it."""
+) -> ToolView:
+    """`info` and `state` are two outputs of one tool about the same cards. `family` is the default for cards
+    whose family the outputs do not contain."""
     cards: dict[tuple[str, str | None], Device] = {}
     for device in (*info, *state):
         architecture = device.architecture or family
         key = (architecture, device.device_name)
-        device = replace(device, architecture=architecture)  # noqa: PLW2901 - the same card, more known
-        cards[key] = joined(cards[key], device) if key in cards else device
-    held: dict[tuple[str, str | None], list[Process]] = {}
+        device = replace(device, architecture=architecture)  # noqa: PLW2901 - the same card
+        cards[key] = merge_cards(cards[key], device) if key in cards else device
+    by_card: dict[tuple[str, str | None], list[Process]] = {}
     rejected: list[Rejection] = []
     for process in processes:
         owners = [key for key, device in cards.items() if device.index == process.device_index]
         if len(owners) > 1:
-            owners = [key for key in owners if _fits(cards[key], process)]
+            owners = [key for key in owners if _has_enough_cores(cards[key], process)]
         if not owners and not any(d.index == process.device_index for d in cards.values()):
             name = f"npu{process.device_index}"
             stub = replace(NO_DEVICE, architecture=family, device_name=name, index=process.device_index)
             cards[family, name] = stub
             owners = [(family, name)]
         if len(owners) == 1:
-            held.setdefault(owners[0], []).append(process)
+            by_card.setdefault(owners[0], []).append(process)
         else:
             rejected.append(Rejection(f"pid {process.pid}: npu{process.device_index}", "ambiguous_card"))
-    return View(
-        tuple(Told(device, tuple(held.get(key, ()))) for key, device in cards.items()), tuple(rejected)
+    return ToolView(
+        tuple(ToolCard(device, tuple(by_card.get(key, ()))) for key, device in cards.items()), tuple(rejected)
     )
 
 
-def joined(first: Device, second: Device) -> Device:
-    """Two views of one card: the first's values, and the second's where it has none."""
+def merge_cards(first: Device, second: Device) -> Device:
+    """The values of the first, and those of the second where the first has none."""
     added = {
         name: getattr(second, name)
-        for name in JOINED
+        for name in MERGED_FIELDS
         if getattr(first, name) in (None, ()) and getattr(second, name) not in (None, ())
     }
     health = first.health if first.health != NO_DEVICE.health else second.health
@@ -119,45 +116,44 @@ def joined(first: Device, second: Device) -> Device:
         first,
         **added,
         health=health,
-        cores=joined_cores(first.cores, second.cores),
+        cores=merge_cores(first.cores, second.cores),
         absent=tuple(absent.values()),
     )
 
 
-def joined_cores(first: tuple[Core, ...], second: tuple[Core, ...]) -> tuple[Core, ...]:
+def merge_cores(first: tuple[Core, ...], second: tuple[Core, ...]) -> tuple[Core, ...]:
     cores = {core.index: core for core in first}
     for other in second:
         core = cores.get(other.index, other)
-        added = {name: getattr(other, name) for name in _OF_CORES if getattr(core, name) is None}
+        added = {name: getattr(other, name) for name in _CORE_FIELDS if getattr(core, name) is None}
         cores[other.index] = replace(core, **added)
     return tuple(cores[index] for index in sorted(cores))
 
 
-def _fits(device: Device, process: Process) -> bool:
+def _has_enough_cores(device: Device, process: Process) -> bool:
     cores = len(device.cores) or (_WARBOY_CORES if device.architecture == "warboy" else 0)
     needed = max(process.cores, default=0)
-    # A process that needs more cores than a Warboy has is not on one; one that needs fewer could be on both.
     return not cores or needed < cores
 
 
-def _same_place(told: Device, card: Device) -> bool:
-    return told.pci_address is not None and told.pci_address == card.pci_address
+def _same_address(reported: Device, card: Device) -> bool:
+    return reported.pci_address is not None and reported.pci_address == card.pci_address
 
 
-def _same_uuid(told: Device, card: Device) -> bool:
-    """Cards may have been given the same one: their places tell them apart."""
-    return told.uuid is not None and told.uuid == card.uuid and not _elsewhere(told, card)
+def _same_uuid(reported: Device, card: Device) -> bool:
+    """Several cards may report the same uuid: their addresses distinguish them."""
+    return reported.uuid is not None and reported.uuid == card.uuid and not _at_other_address(reported, card)
 
 
-def _same_name(told: Device, card: Device) -> bool:
-    if (told.architecture, told.device_name) != (card.architecture, card.device_name):
+def _same_name(reported: Device, card: Device) -> bool:
+    if (reported.architecture, reported.device_name) != (card.architecture, card.device_name):
         return False
-    other = told.uuid is not None and card.uuid is not None and told.uuid != card.uuid
-    return not other and not _elsewhere(told, card)
+    other = reported.uuid is not None and card.uuid is not None and reported.uuid != card.uuid
+    return not other and not _at_other_address(reported, card)
 
 
-def _elsewhere(told: Device, card: Device) -> bool:
-    return None not in (told.pci_address, card.pci_address) and told.pci_address != card.pci_address
+def _at_other_address(reported: Device, card: Device) -> bool:
+    return None not in (reported.pci_address, card.pci_address) and reported.pci_address != card.pci_address
 
 
 _JSON = ("--format", "json")
@@ -172,10 +168,10 @@ class Command:
 
 
 @dataclass(slots=True)
-class Heard:
-    """What the tools said in one pass, and what went wrong."""
+class ToolPass:
+    """The outputs and errors of the tools in one pass."""
 
-    views: list[View] = field(default_factory=list)
+    views: list[ToolView] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
     error: ReaderError | None = None  # the first one
@@ -198,48 +194,48 @@ class VendorTool:
         commands: dict[str, Command],
         monotonic: Callable[[], float],
     ) -> None:
-        # Half of the time for a run and half to start it in: all runs of a pass keep within the whole.
+        # Runs start in the first half of the time, and each may take the other half.
         self._seconds = options.tool_timeout_seconds / 2
-        self._rest_seconds = options.tool_interval_seconds
+        self._pause_seconds = options.tool_interval_seconds
         self._tool = Tool(program, timeout_seconds=self._seconds, environment=options.environment)
         self._commands = commands
         self._forms = dict.fromkeys(commands, 0)
         self._monotonic = monotonic
-        self._rests_until: float | None = None
+        self._paused_until: float | None = None
         self.name = name
         self.family = family
 
     def found(self) -> bool:
         return self._tool.find() is not None
 
-    def look(self, names: tuple[str, ...], started: float, heard: Heard) -> View:
-        """Run these sub-commands. A failure costs what that run would have added, and is counted."""
-        told = {name: self._ask(name, started, heard) for name in names}
-        for parsed in told.values():
-            heard.rejected += parsed.rejected
-        state = told.get("status", told.get("list", Parsed()))
+    def run(self, names: tuple[str, ...], started: float, outcome: ToolPass) -> ToolView:
+        """Run these sub-commands. After a failure, only the values of that run are missing; it is counted."""
+        outputs = {name: self._run_best_form(name, started, outcome) for name in names}
+        for parsed in outputs.values():
+            outcome.rejected += parsed.rejected
+        state = outputs.get("status", outputs.get("list", Parsed()))
         view = view_of(
             self.family,
-            told.get("info", Parsed()).devices,
+            outputs.get("info", Parsed()).devices,
             state.devices,
-            told.get("ps", Parsed()).processes,
+            outputs.get("ps", Parsed()).processes,
         )
-        heard.rejected += view.rejected
+        outcome.rejected += view.rejected
         return view
 
-    def driver_version(self, started: float, heard: Heard) -> str | None:
+    def driver_version(self, started: float, outcome: ToolPass) -> str | None:
         try:
             return driver_version(self._run(("version",), started).text)
         except ReaderError as error:
-            self._note(error, heard)
+            self._note(error, outcome)
             return None
 
-    def _ask(self, name: str, started: float, heard: Heard) -> Parsed:
+    def _run_best_form(self, name: str, started: float, outcome: ToolPass) -> Parsed:
         command = self._commands[name]
         failure: ReaderError | None = None
         for form in range(self._forms[name], len(command.forms)):
             try:
-                parsed = self._answer(name, command.forms[form], started, heard)
+                parsed = self._run_form(name, command.forms[form], started, outcome)
             except ReaderError as error:
                 failure = error
                 if error.reason not in _WRONG_FORM:
@@ -247,19 +243,19 @@ class VendorTool:
             else:
                 self._forms[name] = form
                 return self._without_core_power(parsed) if name == "info" and form else parsed
-        self._forms[name] = 0  # perhaps another version was installed
+        self._forms[name] = 0  # another version may have been installed
         if failure is not None:
-            self._note(failure, heard)
+            self._note(failure, outcome)
         return Parsed()
 
-    def _answer(self, name: str, form: tuple[str, ...], started: float, heard: Heard) -> Parsed:
+    def _run_form(self, name: str, form: tuple[str, ...], started: float, outcome: ToolPass) -> Parsed:
         output = self._run((name, *form), started)
         parsed = self._commands[name].parse(output.text)
         if parsed.error is None:
             if output.exit_code:
-                heard.warnings.append("tool_exit_code")
+                outcome.warnings.append("tool_exit_code")
             return parsed
-        # Messages go to either of the two outputs.
+        # Messages may be in either of the two outputs.
         error = parsed.error
         if error.reason in ("empty", "unrecognized"):
             error = documents.error_of(output.complaint) or error
@@ -267,25 +263,25 @@ class VendorTool:
 
     def _run(self, arguments: tuple[str, ...], started: float) -> ToolOutput:
         now = self._monotonic()
-        if self._rests_until is not None and now < self._rests_until:
-            raise ReaderError("tool_resting", f"{self.name} did not answer; it is asked again later")
+        if self._paused_until is not None and now < self._paused_until:
+            raise ReaderError("tool_resting", f"{self.name} did not answer; it is run again later")
         if now - started > self._seconds:
-            raise ReaderError("tool_timeout", f"{self.name}: earlier runs used up the time of this pass")
-        self._rests_until = None
+            raise ReaderError("tool_timeout", f"{self.name}: earlier runs used up the time")
+        self._paused_until = None
         try:
             return self._tool.run(arguments)
         except ReaderError as error:
             if error.reason in _HANGS:
-                self._rests_until = self._monotonic() + self._rest_seconds
+                self._paused_until = self._monotonic() + self._pause_seconds
             raise
 
-    def _note(self, error: ReaderError, heard: Heard) -> None:
-        if error.reason != "tool_resting":  # said when it began to rest
-            heard.warnings.append(error.reason)
-        heard.error = heard.error or error
+    def _note(self, error: ReaderError, outcome: ToolPass) -> None:
+        if error.reason != "tool_resting":  # counted when the pause began
+            outcome.warnings.append(error.reason)
+        outcome.error = outcome.error or error
 
     def _without_core_power(self, parsed: Parsed) -> Parsed:
-        """Before it knew JSON (0.10), furiosactl showed the power of the cores, a tenth of the card's."""
+        """furiosactl before 0.10, which has no JSON, shows the power of the cores: a tenth of the card's."""
         if self.name != "furiosactl":
             return parsed
         return replace(parsed, devices=tuple(map(_core_power_as_rail, parsed.devices)))
@@ -303,7 +299,7 @@ def _core_power_as_rail(device: Device) -> Device:
 
 
 class Tools:
-    """Both of the vendor's tools. furiosa-smi knows RNGD and, in later versions, Warboy; furiosactl knows
+    """Both tools of the vendor. furiosa-smi supports RNGD and, in later versions, Warboy; furiosactl supports
     Warboy only."""
 
     def __init__(self, options: ReaderOptions, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -339,24 +335,24 @@ class Tools:
     def found(self) -> tuple[str, ...]:
         return tuple(tool.name for tool in (self._smi, self._ctl) if tool.found())
 
-    def look(self, found: tuple[str, ...], warboys: frozenset[str], *, info: bool) -> Heard:
-        """`warboys` names those cards of /sys; furiosactl is run where furiosa-smi does not show them all."""
-        heard = Heard()
+    def run(self, found: tuple[str, ...], warboys: frozenset[str], *, info: bool) -> ToolPass:
+        """`warboys` are the names in /sys; furiosactl is run if furiosa-smi does not list all of them."""
+        outcome = ToolPass()
         started = self._monotonic()
         first = ("info",) if info else ()
         shown: frozenset[str | None] = frozenset()
         if self._smi.name in found:
-            view = self._smi.look((*first, "status", "ps"), started, heard)
-            heard.views.append(view)
+            view = self._smi.run((*first, "status", "ps"), started, outcome)
+            outcome.views.append(view)
             shown = frozenset(
-                told.device.device_name for told in view.cards if told.device.architecture == "warboy"
+                card.device.device_name for card in view.cards if card.device.architecture == "warboy"
             )
         if self._ctl.name in found and (warboys - shown or self._smi.name not in found):
-            heard.views.append(self._ctl.look((*first, "list", "ps"), started, heard))
-        return heard
+            outcome.views.append(self._ctl.run((*first, "list", "ps"), started, outcome))
+        return outcome
 
-    def driver_version(self, found: tuple[str, ...], heard: Heard) -> str | None:
-        """Only furiosa-smi tells it."""
+    def driver_version(self, found: tuple[str, ...], outcome: ToolPass) -> str | None:
+        """From furiosa-smi: furiosactl does not print it."""
         if self._smi.name not in found:
             return None
-        return self._smi.driver_version(self._monotonic(), heard)
+        return self._smi.driver_version(self._monotonic(), outcome)
