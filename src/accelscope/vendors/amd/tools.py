@@ -126,7 +126,7 @@ class AmdTools:
             return ReaderError("tool_timeout", f"the tool returned no result within {seconds:.3g} s")
         if latest.age_seconds is None:
             return ReaderError("not_ready", "the first run of the tool has not finished yet")
-        return ReaderError("not_ready", f"the last result of the tool is {latest.age_seconds:.0f} s old")
+        return ReaderError("not_ready", "the last result of the tool is too old")
 
     def _tool(self, program: str) -> Tool:
         return Tool(
