@@ -237,7 +237,7 @@ def test_discover_ends_without_a_hanging_tool_and_leaves_no_process(tmp_path: Pa
     done = discover({**settings, "amd_smi_path": str(hanging)})
     assert done.returncode == 0
     assert "accelscope.io/amd.count=1" in done.stdout.splitlines()
-    assert done.stderr.startswith("accelscope discover: amd: a tool gave no answer in time")
+    assert done.stderr.startswith("accelscope discover: amd: a tool timed out")
     wait_until(lambda: not runs(int(pid.read_text())), "the tool has ended")
 
 

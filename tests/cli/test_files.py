@@ -37,8 +37,8 @@ def test_copies_a_folder_that_helm_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["rules", "--to", "."], "accelscope files: . is there already: name another folder with --to\n"),
-        (["--to", "x"], "accelscope files: --to needs a NAME: chart, dashboards, examples, "),
+        (["rules", "--to", "."], "accelscope files: . already exists; choose another folder with --to\n"),
+        (["--to", "x"], "accelscope files: --to requires a NAME: chart, dashboards, examples, "),
         (["rules", "--to", "/proc/x"], "accelscope files: cannot write /proc/x: "),
     ],
 )
@@ -85,4 +85,4 @@ def test_an_installation_without_them_says_so(
 ) -> None:
     monkeypatch.setattr(files, "installed_files", lambda: None)
     assert main(["files", "chart"]) == 2
-    assert capsys.readouterr().err.startswith("accelscope files: this installation has none, as in container")
+    assert capsys.readouterr().err.startswith("accelscope files: this installation, such as a container")

@@ -182,7 +182,7 @@ def masked(screen: str) -> str:
 
 def is_drawn(screen: str) -> bool:
     """With an answer, not before it."""
-    return "q quit" in screen and "processes" in screen and "nothing was read yet" not in screen
+    return "q quit" in screen and "processes" in screen and "no data yet" not in screen
 
 
 def test_80_by_24(opened: Open, agents: list[str]) -> None:
@@ -196,7 +196,7 @@ def test_80_by_24(opened: Open, agents: list[str]) -> None:
     session.press("Escape")
     session.until(lambda screen: "by pod" in screen and "q quit" in screen, "the filter is taken back")
     session.press("?")
-    compare("help-80x24", session, lambda screen: "keys and words" in screen, "help")
+    compare("help-80x24", session, lambda screen: "keys and states" in screen, "help")
     session.press("q")
     session.until(is_drawn, "help is closed")
     session.press("q")
@@ -237,7 +237,7 @@ def test_this_node(opened: Open, shared_node: str) -> None:
         "CPU and run time",
     )
     session.press("k")
-    session.until(lambda screen: "no signal is sent: what is shown is read from" in screen, "a refusal")
+    session.until(lambda screen: "no signal sent: the processes are read from" in screen, "a refusal")
 
 
 def test_dumb_terminal_gets_one_table_after_the_other(opened: Open, agents: list[str]) -> None:
@@ -261,7 +261,7 @@ def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_returns(opened: Open
     session.press("Enter")
     session.until(lambda screen: is_drawn(screen) and "42 and on" not in screen, "it is back")
     session.press("?")
-    session.until(lambda screen: "keys and words" in screen, "and takes keys")
+    session.until(lambda screen: "keys and states" in screen, "and takes keys")
     session.press("q")
     session.until(is_drawn, "help is closed")
     session.press("q")

@@ -132,7 +132,7 @@ def test_agents_that_answer_and_that_do_not(capsys: pytest.CaptureFixture[str]) 
     with stub_agent(stored("nvidia-mig")) as well:
         assert main(["top", "--once", "--ascii", "--width", "120", well.url, "http://127.0.0.1:1"]) == 0
         table = capsys.readouterr().out
-        assert "NO ANSWER, never read: cannot connect" in table
+        assert "NO RESPONSE, never read: cannot connect" in table
         assert "nvidia-mig" in table
         assert main(["top", "--json", well.url, "http://127.0.0.1:1"]) == 0
         told = capsys.readouterr()
@@ -149,19 +149,19 @@ def test_agents_that_answer_and_that_do_not(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--fleet", "http://localhost:1", "http://localhost:2"], "exclude each other"),
-        (["--once", "--json"], "exclude each other"),
-        (["--node", "a/b"], "--node needs --fleet"),
-        (["--once", "--limit", "5"], "--limit needs --fleet"),
-        (["http://localhost:1", "--once", "--limit", "100"], "--limit needs --fleet"),
-        (["--fleet", "http://localhost:1", "--node", "b"], "not CLUSTER/NODE"),
-        (["--token-file", "x"], "--token-file is for agents and fleets"),
+        (["--fleet", "http://localhost:1", "http://localhost:2"], "cannot be combined"),
+        (["--once", "--json"], "cannot be combined"),
+        (["--node", "a/b"], "--node requires --fleet"),
+        (["--once", "--limit", "5"], "--limit requires --fleet"),
+        (["http://localhost:1", "--once", "--limit", "100"], "--limit requires --fleet"),
+        (["--fleet", "http://localhost:1", "--node", "b"], "expected CLUSTER/NODE"),
+        (["--token-file", "x"], "--token-file requires URLs of agents"),
         (["--insecure-skip-tls-verify"], "--insecure-skip-tls-verify is for agents"),
-        (["--client-key", "x", "https://a"], "--client-key needs --client-certificate"),
+        (["--client-key", "x", "https://a"], "--client-key requires --client-certificate"),
         (["node1"], "write http://HOST:PORT or https://HOST:PORT"),
         (["node1:9400", "--token-file", "x"], "a token is not sent over http"),
-        (["node1:9400", "http://node1:9400"], "given twice"),
-        (["http://a:1", "http://a:1"], "given twice"),
+        (["node1:9400", "http://node1:9400"], "duplicate URL of an agent"),
+        (["http://a:1", "http://a:1"], "duplicate URL of an agent"),
         (["http://a:1", "--token-file", "x"], "a token is not sent over http"),
         (["--readers", "apple"], "--readers"),
         (["--once", "--config-file", "/no/such/file"], "/no/such/file"),
@@ -206,7 +206,7 @@ def test_intervals_are_written_as_in_settings(text: str, seconds: float) -> None
 
 def test_insecure_is_said_out_loud(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--once", "--insecure-skip-tls-verify", "https://127.0.0.1:1"]) == 1
-    assert "certificates are NOT checked" in capsys.readouterr().err
+    assert "server certificates are not verified" in capsys.readouterr().err
 
 
 def test_bare_install_has_tables_and_says_what_the_screen_needs(

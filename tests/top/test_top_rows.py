@@ -51,7 +51,7 @@ def pids(choices: Choices, shown: View = TWO) -> list[int | None]:
         (Sort("pid", reverse=True), [12, 11, 10]),
         (Sort("user"), [10, 11, 12]),
         (Sort("command"), [12, 11, 10]),
-        (Sort("whose"), [10, 12, 11]),
+        (Sort("owner"), [10, 12, 11]),
     ],
 )
 def test_what_is_absent_comes_last_in_either_order(sort: Sort, expected: list[int]) -> None:
@@ -201,8 +201,8 @@ def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:
     )
     shown = view(node([device(0), hot, lost], notes=("pods: unreachable",)))
     assert [alert.text for alert in alerts(shown, CONTEXT)] == [
-        "device 3 H100 80GB HBM3: LOST since 4m12s (not shown: off the bus)",
-        "device 1 H100 80GB HBM3: HOT 91C, slows down at 89C; WARN (XID 94)",
+        "device 3 H100 80GB HBM3: LOST for 4m12s (not shown: off the bus)",
+        "device 1 H100 80GB HBM3: HOT 91C, slowdown limit 89C; WARN (XID 94)",
         "attribution source pods: unreachable",
     ]
 
@@ -213,8 +213,8 @@ def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
     upper, _ = panes(view(silent, never), Choices(), CONTEXT)
     told = [plain(entry.heading) for entry in upper.entries if entry.heading is not None]
     assert told == [
-        "a  http://a:9400  1 devices, - used  NO ANSWER, last read 1m15s ago: timeout",
-        "b  http://b:9400  NO ANSWER, never read: refused",
+        "a  http://a:9400  1 devices, - used  NO RESPONSE, last read 1m15s ago: timeout",
+        "b  http://b:9400  NO RESPONSE, never read: refused",
     ]
     assert len(upper.rows) == 1
 
@@ -252,10 +252,10 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     assert [alert.text for alert in told] == [
         "rome: unreachable: no route",
         "oslo/n1 amd 1: LOST",
-        "720 more, which the fleet lists at /api/v1/health",
+        "720 more; see /api/v1/health of the fleet",
     ]
     assert "722 problems" in plain(header(shown, told, CONTEXT, 120, "")[1])
-    assert plain(alert_lines(told, CONTEXT, 120, 2)[-1]) == "  and 721 more: ! lists them"
+    assert plain(alert_lines(told, CONTEXT, 120, 2)[-1]) == "  and 721 more: press ! to list them"
     assert alert_lines(told, CONTEXT, 120, 0) == [], "a terminal of two lines has no room for them"
 
 
@@ -323,7 +323,7 @@ def test_columns_give_way_by_priority_and_lines_never_exceed_the_width() -> None
         assert len(line) <= width
         seen.append(set(title.split()))
     assert seen[0] >= {"#", "state"}
-    assert seen[80 - 12] >= {"#", "model", "state", "use", "used/of", "power", "temp", "pods"}
+    assert seen[80 - 12] >= {"#", "model", "state", "use", "used/total", "power", "temp", "pods"}
     assert "fan" not in seen[80 - 12]
     assert seen[-1] >= {"fan", "clock", "memory", "pods"}
 

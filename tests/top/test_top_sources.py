@@ -233,11 +233,11 @@ def test_devices_of_a_vendor_that_is_not_known_are_told_as_missing() -> None:
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b"<html>", "the answer is not JSON"),
+        (b"<html>", "the response is not JSON"),
         (b"[]", "a snapshot is a JSON object"),
         (b'{"schema_version": "2.0"}', "snapshot has schema 2.0, this reads"),
         (b'{"schema_version": "1.0", "node": 3}', "expected str"),
-        (b"[" * 100_000, "the answer is not JSON"),
+        (b"[" * 100_000, "the response is not JSON"),
     ],
 )
 def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> None:
@@ -253,7 +253,7 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
 @pytest.mark.parametrize(
     ("url", "token", "error"),
     [
-        ("node1", None, "node1: not a URL; write http://HOST:PORT or https://HOST:PORT"),
+        ("node1", None, "node1: not a URL; use http://HOST:PORT or https://HOST:PORT"),
         ("ftp://node1", None, "write http://HOST:PORT"),
         ("node1:9400", "token", "a token is not sent over http"),
         ("node1:99999", None, "http://node1:99999: the port is not a whole number up to 65535"),
@@ -262,8 +262,8 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
         ("http://node1:9400", "token", "a token is not sent over http"),
         ("http://localhost:99999", None, "the port is not a whole number up to 65535"),
         ("https://node1:x", None, "the port is not a whole number up to 65535"),
-        ("http://", None, "http://: not a URL; write http://HOST:PORT or https://HOST:PORT"),
-        ("https://:9400", None, "not a URL; write http://HOST:PORT"),
+        ("http://", None, "http://: not a URL; use http://HOST:PORT or https://HOST:PORT"),
+        ("https://:9400", None, "not a URL; use http://HOST:PORT"),
         ("http://node1:9400/?x=1", None, "query"),
     ],
 )
@@ -350,7 +350,7 @@ def test_node_of_a_fleet_has_its_devices_and_processes(fleet: FleetProcess) -> N
         assert node.simulated
         assert any(process.pod for process in node.processes)
         missing = source.read(Query(node=("oslo-1", "no-such-node")))
-        error = "the fleet knows no node no-such-node in cluster oslo-1"
+        error = "the fleet has no node no-such-node in cluster oslo-1"
         assert (missing.error, missing.nodes[0].error) == (None, error)
         context = RenderContext(ASCII, missing.at)
         told = [alert.text for alert in alerts(missing, context)]
@@ -372,7 +372,7 @@ def test_agent_given_as_a_fleet_is_told_as_such() -> None:
         source = FleetSource(endpoint_of(stub.url, NOTHING), timeout_seconds=5.0)
         with started(source):
             views = [source.read(query) for query in (Query(), Query(node=("a", "b")))]
-    assert {view.error for view in views} == {"this is an agent, not a fleet: leave --fleet out"}
+    assert {view.error for view in views} == {"this is an agent, not a fleet: omit --fleet"}
 
 
 def test_fleet_that_goes_away_leaves_what_was_known_with_its_age(fleet: FleetProcess) -> None:
@@ -408,4 +408,4 @@ def test_what_is_no_fleet_is_told_as_such(body: bytes) -> None:
         with started(source):
             view = source.read(Query())
     assert view.error is not None
-    assert view.error.startswith(("its answer is not that of a fleet: ", "the answer is not JSON"))
+    assert view.error.startswith(("not the response of a fleet: ", "the response is not JSON"))
