@@ -65,7 +65,7 @@ def test_what_is_gone_or_of_another_proc_is_refused(child: subprocess.Popen[byte
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of somebody else")
 def test_process_of_another_user_is_refused_to_root_too() -> None:
     with subprocess.Popen(["sleep", "600"], user=NOBODY) as other:
-        with pytest.raises(Refusal, match="belongs to nobody; signals can only be sent to your own processes"):
+        with pytest.raises(Refusal, match="belongs to nobody; signals can only be sent to your own"):
             aim(process(other.pid, 0, name="sleep", user="nobody"), seen_at=time.time())
         assert other.poll() is None
         other.kill()
