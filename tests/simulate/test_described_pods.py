@@ -58,7 +58,7 @@ def test_each_kind_of_owner_names_its_pods_its_way(owner: str, name: str, label:
     assert {label, "team"} <= dict(pod.labels).keys()
 
 
-def test_what_is_given_is_kept(tmp_path: Path) -> None:
+def test_given_names_and_ids_are_used(tmp_path: Path) -> None:
     ids = f"pod_uid: 0f3c0000-0000-0000-0000-000000000001, container_id: {'ab' * 32}"
     [pod] = pods(NODE + workload(f", namespace: n, pod: p-0, container: c, {ids}"), tmp_path)
     assert (pod.namespace, pod.name, pod.uid, pod.owner) == ("n", "p-0", ids[9:45], None)
@@ -77,7 +77,7 @@ def test_workloads_that_name_one_pod_are_its_containers(tmp_path: Path) -> None:
     assert second.uid != first.uid
 
 
-def test_what_proc_shows_is_what_the_pod_has(ready_node: MakeNode) -> None:
+def test_proc_contains_the_ids_of_the_pod(ready_node: MakeNode) -> None:
     node = ready_node("nvidia-shared")
     boxes = {(pod.uid, box.id, box.name) for pod in node.pods for box in pod.containers}
     seen = set()
@@ -135,7 +135,7 @@ def test_mig_devices_have_resources_of_their_own(tmp_path: Path) -> None:
     assert [(name, device[:4]) for name, device in held(pod)] == [("nvidia.com/mig-1g.10gb", "MIG-")]
 
 
-def test_devices_that_several_hold_are_replicas_only_while_they_do(tmp_path: Path) -> None:
+def test_a_device_of_several_pods_is_divided_into_replicas(tmp_path: Path) -> None:
     def ids(*lives: str) -> list[str]:
         entries = "".join(f"  - {{name: p, vendor: nvidia, cgroup: pod{life}}}\n" for life in lives)
         return [held(pod)[0][1].partition("::")[2] for pod in pods(NODE + entries, tmp_path)]
@@ -201,7 +201,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_is_told_in_one_line_that_names_it(text: str) -> None:
+def test_an_invalid_description_is_rejected_with_the_path_of_the_key(text: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         read_node(text)
     assert MISTAKES[text] in str(caught.value)

@@ -19,7 +19,7 @@ from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 DEVICES = "nvidia: {devices: [{model: h100-80gb}, {model: t4}]}\n"
 
 
-def test_ready_made_nodes_are_those_that_are_promised() -> None:
+def test_documented_ready_made_nodes_exist() -> None:
     assert {vendor: ready_made(vendor) for vendor in simulated_names()} == {
         "nvidia": (
             "mixed",
@@ -160,7 +160,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_is_told_in_one_line_that_names_it(text: str) -> None:
+def test_an_invalid_description_is_rejected_with_the_path_of_the_key(text: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         read_node(text)
     assert MISTAKES[text] in str(caught.value)

@@ -57,7 +57,7 @@ def test_any_state_follows_any_other(tmp_path: Path, afresh: bool) -> None:
             assert shown(tmp_path) == wanted
 
 
-def test_what_is_unchanged_is_left_alone(tree: Tree, tmp_path: Path) -> None:
+def test_unchanged_files_are_not_written(tree: Tree, tmp_path: Path) -> None:
     wanted: dict[str, Content] = {"sys/a": "1\n", "sys/link": Link("a"), "sys/wait": Blocking()}
     tree.bring_to(wanted)
     before = {name: (tmp_path / name).lstat().st_ino for name in wanted}

@@ -190,19 +190,19 @@ def test_keys_of_its_own_are_kept() -> None:
     assert [process.own for process in read_node(BOTH).processes] == [None, 5]
 
 
-def test_an_agent_is_kept_away_from_what_the_node_has_not(make_node: MakeNode) -> None:
+def test_settings_of_absent_vendors_point_to_missing_paths(make_node: MakeNode) -> None:
     settings = make_node(ALONE).agent_settings()
     assert Path(settings["acme_smi_path"]).exists()
     assert not Path(settings["nvml_library"]).exists()
 
 
-def test_an_agent_knows_the_settings_that_point_it_at_a_node() -> None:
+def test_the_agent_accepts_the_settings_of_a_node() -> None:
     vendors = (simulated_vendor(vendor) for vendor in simulated_names() if vendor != "acme")
     told = {name for vendor in vendors for name in vendor.settings}
     assert told <= {declared.name for declared in settings_of(AgentSettings)}
 
 
-def test_what_another_node_left_in_the_folder_goes(make_node: MakeNode, native_cache: Path) -> None:
+def test_parts_of_another_node_in_the_folder_are_removed(make_node: MakeNode, native_cache: Path) -> None:
     node = make_node(BOTH)
     SimulatedNode(read_node(ALONE), node.folder, cache=native_cache).build()
     assert {path.name for path in node.folder.glob("[bl]i[nb]/*")} == {"acme-smi", "acmectl"}
@@ -289,7 +289,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("rest", MISTAKES)
-def test_a_mistake_is_told_in_one_line_that_names_it(rest: str) -> None:
+def test_an_invalid_description_is_rejected_with_the_path_of_the_key(rest: str) -> None:
     text = "nvidia: {devices: [{model: t4}]}\nacme: {devices: [{count: 2}]}\n" + rest
     with pytest.raises(DescriptionError) as caught:
         read_node(text)
@@ -297,7 +297,7 @@ def test_a_mistake_is_told_in_one_line_that_names_it(rest: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_faults_that_a_node_cannot_have_are_refused(make_node: MakeNode) -> None:
+def test_unsupported_faults_are_rejected(make_node: MakeNode) -> None:
     node = make_node(BOTH)
     for fault in (Fault(kind=FaultKind.TOOL_HANG), Fault(kind=FaultKind.XID, vendor="acme", device=0)):
         with pytest.raises(DescriptionError):
@@ -305,7 +305,7 @@ def test_faults_that_a_node_cannot_have_are_refused(make_node: MakeNode) -> None
     assert node.faults() == ()
 
 
-def test_where_there_is_one_vendor_it_goes_without_saying(make_node: MakeNode) -> None:
+def test_the_vendor_is_optional_on_a_node_with_one_vendor(make_node: MakeNode) -> None:
     node = make_node(ALONE)
     for fault in (
         Fault(kind=FaultKind.HANG, device=1),

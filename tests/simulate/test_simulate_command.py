@@ -46,7 +46,7 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == load_node("nvidia-mig").text
 
 
-def test_build_tells_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_prints_how_to_use_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "node"
     folder.mkdir()  # an empty one will do
     assert command("build", "nvidia-mig", folder, "--at", "60") == 0
@@ -165,7 +165,7 @@ def test_a_bad_file_of_faults_is_named(tmp_path: Path, capsys: pytest.CaptureFix
         assert capsys.readouterr().err.startswith(f"accelscope simulate: faults.yaml{problem}")
 
 
-def test_who_reads_no_further_is_no_error_of_the_node(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     """As in `accelscope simulate build ... | head`."""
     words = [sys.executable, "-m", "accelscope", "simulate", "build", "nvidia-mig", str(tmp_path / "node")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -176,7 +176,7 @@ def test_who_reads_no_further_is_no_error_of_the_node(tmp_path: Path) -> None:
         assert process.wait(PATIENCE_SECONDS) == 141
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for words, text in (
         (("--help",), "simulate run nvidia-h100x8"),
         (("fault", "--help"), "calls on the device"),
@@ -203,7 +203,7 @@ def running(*words: object) -> Iterator[IO[str]]:
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_run_keeps_moving_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_run_updates_the_node_until_it_is_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     with running("nvidia-mig", folder, "--period", "0.05") as output:
         assert any(line.startswith("moving") for line in output)

@@ -197,7 +197,7 @@ def test_bookmarks_come_where_they_are_wanted(node: SimulatedNode, tmp_path: Pat
     assert (kind, bookmark["metadata"]["resourceVersion"]) == ("BOOKMARK", version)
 
 
-def test_a_version_that_is_forgotten_is_gone(cluster: SimulatedCluster) -> None:
+def test_an_expired_version_is_answered_with_410(cluster: SimulatedCluster) -> None:
     client = Client(cluster)
     version = client.version()
     cluster.expire_versions()
@@ -234,7 +234,7 @@ def test_an_api_server_that_is_down_comes_back_at_its_address(cluster: Simulated
     assert client.pods() == {"vllm-0": "Running"}
 
 
-def test_only_the_token_of_the_moment_is_taken(cluster: SimulatedCluster) -> None:
+def test_only_the_current_token_is_accepted(cluster: SimulatedCluster) -> None:
     client = Client(cluster)
     old = client.headers
     cluster.rotate_token()
@@ -274,7 +274,7 @@ def test_the_node_has_its_labels(cluster: SimulatedCluster) -> None:
         ("/apis/resource.k8s.io/v1/resourceslices?fieldSelector=spec.nodeName%3Dworker-1", 404),
     ],
 )
-def test_what_it_does_not_have(cluster: SimulatedCluster, path: str, status: int) -> None:
+def test_unknown_paths_are_not_found(cluster: SimulatedCluster, path: str, status: int) -> None:
     code, document = Client(cluster).get(path)
     assert code == status
     assert isinstance(document, bytes) or not document.get("items")

@@ -57,7 +57,7 @@ def table(answer: Any) -> dict[str, list[tuple[str, list[str], list[int]]]]:
     }
 
 
-def test_every_pod_is_listed_with_what_it_holds(tmp_path: Path, messages: ModuleType) -> None:
+def test_every_pod_is_listed_with_its_devices(tmp_path: Path, messages: ModuleType) -> None:
     node = SimulatedNode(load_node("mixed"), tmp_path / "node")
     with SimulatedCluster(node, tmp_path / "k", extra_pods=2) as cluster:
         found = table(ask(cluster, messages))
@@ -125,7 +125,7 @@ def test_several_calls_on_one_connection(tmp_path: Path, messages: ModuleType) -
     assert len(answers) == 1
 
 
-def test_methods_that_it_has_not_are_unimplemented(tmp_path: Path, messages: ModuleType) -> None:
+def test_unknown_methods_are_unimplemented(tmp_path: Path, messages: ModuleType) -> None:
     node = SimulatedNode(load_node("nvidia-shared"), tmp_path / "node")
     with SimulatedCluster(node, tmp_path / "k") as cluster, pytest.raises(grpc.RpcError) as caught:
         ask(cluster, messages, "/v1alpha1.PodResourcesLister/List")

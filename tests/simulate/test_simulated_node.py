@@ -229,7 +229,7 @@ def test_compiled_parts_are_made_once(make_node: MakeNode, native_cache: Path) -
     assert {"libnvidia-ml.so.1", "nvidia-smi"} <= {name.rpartition("-")[0] for name in before}
 
 
-def test_a_missing_compiler_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CompileError, match=r"no C compiler found .* install one") as caught:
@@ -267,7 +267,7 @@ def test_library_has_the_name_that_programs_look_for(make_node: MakeNode) -> Non
     assert os.access(node.agent_settings()["nvidia_smi_path"], os.X_OK)
 
 
-def test_who_asks_whether_it_runs_does_not_keep_it_from_running(tmp_path: Path, native_cache: Path) -> None:
+def test_checking_the_lock_does_not_prevent_a_start(tmp_path: Path, native_cache: Path) -> None:
     """To ask is to hold its lock for a moment."""
     node = SimulatedNode(load_node("furiosa-warboy"), tmp_path / "node", cache=native_cache)
     node.build()

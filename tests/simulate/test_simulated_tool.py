@@ -72,7 +72,7 @@ def test_the_first_answer_that_fits_is_given(
     assert (result.stdout, result.stderr, result.returncode) == (output, errors, code)
 
 
-def test_no_state_is_told(probe: Probe, tmp_path: Path) -> None:
+def test_a_missing_state_file_is_reported(probe: Probe, tmp_path: Path) -> None:
     (tmp_path / "state" / "probe").unlink()
     result = probe.run("info")
     assert result.returncode == 1

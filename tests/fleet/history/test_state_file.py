@@ -223,7 +223,7 @@ def test_a_full_disk_keeps_the_previous_file(
     run(fleet.history.save(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
-    assert "cannot be kept" in caplog.text
+    assert "cannot save history" in caplog.text
 
 
 def test_the_file_is_private(tmp_path: Path) -> None:

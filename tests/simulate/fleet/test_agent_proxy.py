@@ -39,7 +39,7 @@ def value(found: Samples, name: str, **labels: str) -> float | None:
     return values[0] if values else None
 
 
-def test_metrics_tell_what_the_snapshot_tells_and_move_with_it(tmp_path: Path) -> None:
+def test_metrics_match_the_snapshot(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             snapshot, before = await client.snapshot("gpu-0001"), await samples(client, "gpu-0001")
@@ -70,7 +70,7 @@ def test_an_agent_of_another_schema_has_metrics_too(tmp_path: Path, schema: str,
     run(check())
 
 
-def test_what_fails_in_an_agent_is_counted_and_the_count_stays(tmp_path: Path) -> None:
+def test_failures_of_an_agent_are_counted_and_the_count_stays(tmp_path: Path) -> None:
     """For each: the fault, whether it is well, and what counts."""
     up = "accelscope_reader_up", "accelscope_attribution_source_up", "accelscope_sink_up"
     cases: list[tuple[str, str, tuple[str, dict[str, str]] | None, tuple[str, dict[str, str]]]] = [
@@ -118,7 +118,7 @@ def test_what_fails_in_an_agent_is_counted_and_the_count_stays(tmp_path: Path) -
     run(check())
 
 
-def test_devices_behind_a_reader_in_trouble(tmp_path: Path) -> None:
+def test_devices_of_a_hanging_or_invalid_driver(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             client.set_faults({"kind": "reader_hang", "cluster": "one", "node": "gpu-0001"})

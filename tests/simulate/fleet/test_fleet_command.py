@@ -21,7 +21,7 @@ def command(*words: object) -> int:
     return simulate.run(parser.parse_args(["simulate", *map(str, words)]))
 
 
-def test_a_fleet_runs_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fleet_runs_until_it_is_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["fleet", str(tmp_path), "--clusters", "2", "--nodes", "3", "--kind", "nvidia-shared"]
     process = subprocess.Popen(
         [sys.executable, "-m", "accelscope", "simulate", *words], stdout=subprocess.PIPE, text=True
@@ -106,14 +106,14 @@ def test_a_bad_description_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("--kind", "nvidia-mig", "--interval", "10s"), "--kind, --interval"),
     ],
 )
-def test_a_description_leaves_nothing_to_options(
+def test_options_cannot_be_combined_with_a_description(
     options: tuple[object, ...], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("fleet", tmp_path / "new", tmp_path / "mine.yaml", *options) == 2
     assert capsys.readouterr().err == f"accelscope simulate: only without a FILE: {named}\n"
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert command("fleet", tmp_path / "new", "--clusters", 1, "--nodes", 1, "--port", port) == 1
@@ -129,6 +129,8 @@ def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path, capsys: pytest
         (("fleet-fault", "nowhere", "hot"), "nowhere/fleet.yaml: No such file or directory"),
     ],
 )
-def test_mistakes_are_told(words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_rejected(
+    words: tuple[str, ...], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(*words) == 2
     assert problem in capsys.readouterr().err

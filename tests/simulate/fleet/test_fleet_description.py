@@ -67,7 +67,7 @@ def test_a_fleet_is_the_same_when_its_own_description_is_read() -> None:
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(text: str, problem: str) -> None:
+def test_invalid_descriptions_are_rejected_in_one_line(text: str, problem: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         read_fleet(text)
     assert problem in str(caught.value)

@@ -89,7 +89,7 @@ async def running(folder: Path, description: str = DESCRIPTION) -> AsyncIterator
         yield Client(fleet, session, hand)
 
 
-def test_what_the_clusters_file_says_is_served(tmp_path: Path) -> None:
+def test_the_servers_of_the_clusters_file_answer(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             one, two = load_clusters(str(client.fleet.clusters_file))
@@ -206,7 +206,7 @@ def test_processes_use_their_node_and_stay_the_ones_they_were(tmp_path: Path) ->
     run(check())
 
 
-def test_a_watch_tells_of_nodes_that_go_and_come_back(tmp_path: Path) -> None:
+def test_a_watch_reports_nodes_that_disappear_and_return(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             version = (await client.json("/api/v1/nodes"))["metadata"]["resourceVersion"]
@@ -248,7 +248,7 @@ def test_lists_are_paged_and_selected(tmp_path: Path) -> None:
     run(check())
 
 
-def test_nvidia_smi_in_a_driver_pod_tells_what_the_agent_tells(tmp_path: Path) -> None:
+def test_nvidia_smi_in_a_driver_pod_matches_the_agent(tmp_path: Path) -> None:
     async def ask(client: Client, pod: str, *command: str) -> tuple[str, Any]:
         words = "&".join(f"command={word}" for word in command)
         url = client.fleet.urls["one"] + f"/api/v1/namespaces/gpu-operator/pods/{pod}/exec?{words}&stdout=1"
@@ -289,7 +289,7 @@ def test_nvidia_smi_in_a_driver_pod_tells_what_the_agent_tells(tmp_path: Path) -
     run(check())
 
 
-def test_what_is_wrong_with_a_device_shows_in_its_nodes_snapshot_only(tmp_path: Path) -> None:
+def test_a_device_fault_affects_only_the_snapshot_of_its_node(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             well = await client.snapshot("gpu-0001")
@@ -337,7 +337,7 @@ def test_a_workload_may_have_idled_since_before_the_start(tmp_path: Path) -> Non
     run(check())
 
 
-def test_a_workload_that_idles_holds_its_memory(tmp_path: Path) -> None:
+def test_an_idle_workload_keeps_its_memory(tmp_path: Path) -> None:
     def usage(snapshot: Snapshot, container: str) -> Any:
         return next(u for u in snapshot.pod_usages if u.container == container)
 
@@ -384,7 +384,7 @@ def test_an_agent_that_misbehaves(tmp_path: Path, fault: dict[str, Any], status:
     run(check())
 
 
-def test_what_hangs_does_not_answer_and_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+def test_a_hanging_agent_does_not_delay_others(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(tmp_path) as client:
             client.set_faults(
