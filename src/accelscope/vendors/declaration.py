@@ -111,13 +111,13 @@ class VendorDeclaration:
     settings: tuple[VendorSetting, ...] = ()  # where its driver's files and tools are
     dialects: tuple[DialectDeclaration, ...] = ()  # names of its own exporters
     exporter_labels: str = ""  # Callable[[Mapping[str, str]], Labels]: of its exporter, for other dialects
-    account_names: tuple[str, ...] = ()  # users of its driver, in lower case: they identify nobody
+    account_names: tuple[str, ...] = ()  # users that its driver creates, in lower case: the mask keeps them
 
     # Simulator
     simulated: str = ""  # SimulatedVendor; its ready-made nodes are in simulated/nodes
     # Words
-    # Names of its drivers, tools and products, and its PCI vendor id, in lower case. Only its folder uses them
-    # (tests/vendors/test_vendors_stay_in_their_folder.py, scripts/structure).
+    # Names of its drivers, tools and products, and its PCI vendor id, in lower case. Only its folder may use
+    # them (tests/vendors/test_vendors_stay_in_their_folder.py, scripts/structure).
     words: tuple[str, ...] = ()
     model_prefix: str = ""  # the company's name as models begin with it; tables leave it out
     # Throttle reasons that slow no work down: there is none, or somebody wants the lower clock.

@@ -55,7 +55,7 @@ def test_a_fault_in_a_run_is_told_and_does_not_end_the_runs(caplog: pytest.LogCa
     background.close()
     assert reasons == ["internal", "internal"]
     said = [record.message for record in caplog.records if record.name == "accelscope.vendors.common.tool"]
-    assert said == ["faulty failed in a way it does not know"]
+    assert said == ["faulty: unexpected error"]
 
 
 def test_an_old_answer_is_no_answer() -> None:

@@ -40,9 +40,7 @@ class DriverTool(Protocol):
         ...
 
 
-# --- entry values ------------------------------------------------------------
-# Values of a JSON object that others wrote. A member of another type, or out of range, is absent.
-
+# Values of a JSON object of another program. A member of another type, or out of range, is None.
 
 _LARGEST = 2**63
 

@@ -1,4 +1,4 @@
-"""What a reader is.
+"""The contract between agent and readers.
 
 A reader answers two questions, and the agent asks them, each with a deadline: `survey()` for what belongs to
 no single device (is the driver there, which devices does it show), then `read(key)` for each device. The
@@ -100,13 +100,8 @@ def open_reader(vendor: Vendor, options: ReaderOptions) -> Reader:
     return factory(options)
 
 
-# --- lazy ------------------------------------------------------------
-# Readers whose source is loaded only on a node that has something of their vendor: half a mebibyte each that
-# other nodes' agents do without.
-
-
 class ReaderSource(Protocol):
-    """What a reader hands its questions on to."""
+    """The part of a reader that is imported when a driver is found."""
 
     def survey(self) -> Survey: ...
 
@@ -116,6 +111,8 @@ class ReaderSource(Protocol):
 
 
 class LazyReader(ABC):
+    """Imports its source only on a node with a driver of its vendor: that saves half a mebibyte elsewhere."""
+
     vendor: Vendor
 
     def __init__(self, options: ReaderOptions) -> None:

@@ -41,7 +41,7 @@ def read_whole(path: str) -> bytes:
 
 
 def read_optional(path: str) -> str | None:
-    """A fact that need not be there: None where it is missing, empty or not to be read."""
+    """None if the file is missing, empty or unreadable."""
     try:
         return read_text(path).strip() or None
     except OSError:
@@ -56,10 +56,7 @@ def entries(folder: str) -> list[str]:
         return []
 
 
-# --- pci ------------------------------------------------------------
-# Devices on the PCI bus, as the kernel lists them whether or not a driver is there, and what it tells of
-# the place of one.
-
+# Devices on the PCI bus, which the kernel lists with and without a driver.
 
 DISPLAY_CLASS = 0x03  # graphics and 3D controllers; not the audio and USB functions of the same card
 PROCESSING_CLASS = 0x12  # accelerators that draw nothing

@@ -74,7 +74,9 @@ class Tool:
         _starting.add(start)  # before the look at `_over`: who sets that then looks who starts
         try:
             if _over:
-                raise ReaderError("tool_not_started", f"{self._program}: this program is about to end")
+                raise ReaderError(
+                    "tool_not_started", f"{self._program}: not started, because the process is ending"
+                )
             child = subprocess.Popen(  # noqa: S603 - no shell; the program is the operator's setting
                 [place, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -178,9 +180,7 @@ def _ended(pid: int) -> bool:
     return False
 
 
-# --- background ------------------------------------------------------------
-# Slow sources: a tool that takes seconds runs beside the collections, which take its last answer.
-
+# Slow tools run in the background; a collection uses the last answer.
 
 T = TypeVar("T")
 
@@ -252,7 +252,7 @@ class Background(Generic[T]):
         try:
             thread.start()
         except RuntimeError:  # no thread to be had: whoever asks next tries again
-            self._note_failure(ReaderError("exhausted", "there was no thread to run the tool in"))
+            self._note_failure(ReaderError("exhausted", "no thread could be started for the tool"))
             return False
         self._thread = thread
         return True
@@ -278,7 +278,7 @@ class Background(Generic[T]):
             text = f"{type(error).__name__}: {error}"
             if text != self._internal_error:
                 self._internal_error = text
-                log.exception("%s failed in a way it does not know", self._name)
+                log.exception("%s: unexpected error", self._name)
             self._note_failure(ReaderError("internal", text))
         else:
             with self._lock:
