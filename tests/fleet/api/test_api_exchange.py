@@ -12,7 +12,7 @@ from tests.fleet.api.serving import nvidia, report, serving, snapshot
 from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.fleet.api import answering
+from accelscope.fleet.api import request_handler
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
 from accelscope.fleet.api.request_handler import PreparedResponse, send
 from accelscope.rate_limit import Rate
@@ -166,7 +166,7 @@ def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyP
                 dropped.set()
                 raise
 
-        monkeypatch.setattr(answering, "send", given_up)
+        monkeypatch.setattr(request_handler, "send", given_up)
         async with serving(limits=limits) as client:
             for number in range(300):
                 devices = tuple(nvidia(1000 + 20 * number + place) for place in range(20))
