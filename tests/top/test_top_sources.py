@@ -255,11 +255,11 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
     [
         ("node1", None, "node1: not a URL; use http://HOST:PORT or https://HOST:PORT"),
         ("ftp://node1", None, "write http://HOST:PORT"),
-        ("node1:9400", "token", "a token is not sent over http"),
+        ("node1:9400", "token", "a token must not be sent over http"),
         ("node1:99999", None, "http://node1:99999: the port is not a whole number up to 65535"),
         ("user:9400@node1", None, "user or password"),
         ("http://user:password@node1", None, "user or password"),
-        ("http://node1:9400", "token", "a token is not sent over http"),
+        ("http://node1:9400", "token", "a token must not be sent over http"),
         ("http://localhost:99999", None, "the port is not a whole number up to 65535"),
         ("https://node1:x", None, "the port is not a whole number up to 65535"),
         ("http://", None, "http://: not a URL; use http://HOST:PORT or https://HOST:PORT"),
