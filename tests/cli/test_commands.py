@@ -9,7 +9,6 @@ import pytest
 from packaging.requirements import Requirement
 from tests.repository import REPOSITORY
 
-from accelscope.cli.completion import commands_below
 from accelscope.cli.main import COMMANDS, main, make_parser
 from accelscope.cli.output import EXTRAS, missing
 
@@ -21,11 +20,6 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     assert re.findall(r"^    ([a-z][a-z-]*)", capsys.readouterr().out, re.MULTILINE) == sorted(COMMANDS)
-
-
-def test_a_command_says_of_itself_what_the_list_says() -> None:
-    [root] = [command for command in commands_below(make_parser(COMMANDS)) if not command.name]
-    assert root.commands == COMMANDS
 
 
 def test_other_commands_are_not_imported_for_one() -> None:

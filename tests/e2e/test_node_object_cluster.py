@@ -36,7 +36,7 @@ from accelscope.model import SinkState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.description import read_node
 from accelscope.sinks.annotation import annotate
-from accelscope.sinks.documents import DEVICES, Fitted
+from accelscope.sinks.documents import DEVICES, FittedDocument
 from accelscope.vendors.ascend import NPU_METRICS
 
 RETRY_AFTER_SECONDS = 5  # longer than the sink waits by itself after a first failure
@@ -190,7 +190,7 @@ def test_annotations_that_are_too_large_are_invalid_and_not_forbidden(
     client = Client(Endpoint(cluster.api_url, str(token_file), str(cluster.ca_file)))
     try:
         with pytest.raises(KubeError) as caught:
-            annotate(client, cluster.node_name, {NPU_METRICS: Fitted("x" * (257 << 10))})
+            annotate(client, cluster.node_name, {NPU_METRICS: FittedDocument("x" * (257 << 10))})
     finally:
         client.close()
     assert caught.value.status == 422

@@ -20,9 +20,9 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history import History, HistorySeries
-from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, PodRow, Saying, SourceOutcome
+from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, NodeUpdate, PodRow, SourceOutcome
 from accelscope.fleet.sources.prometheus import PrometheusSource, StoredPast
-from accelscope.fleet.sources.round import LoopShare
+from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.model import Snapshot
 
@@ -33,7 +33,7 @@ SCRAPE_INTERVAL_SECONDS = 3.0  # and as long for an answer: a scrape that failed
 
 class Told(NamedTuple):
     outcome: SourceOutcome
-    sayings: list[Saying]
+    sayings: list[NodeUpdate]
 
     @property
     def reports(self) -> list[NodeReport]:
@@ -69,7 +69,7 @@ def prometheuses(pages: Mapping[str, AgentPages], folder: Path) -> Iterator[dict
 
 
 async def refreshed(source: PrometheusSource) -> Told:
-    sayings: list[Saying] = []
+    sayings: list[NodeUpdate] = []
     return Told(await source.refresh(sayings.append), sayings)
 
 
@@ -83,7 +83,7 @@ async def until(refresh: Callable[[], Awaitable[Told]], fulfilled: Callable[[Tol
 
 async def read_anew(entry: PrometheusEntry) -> Told:
     """To a source that was told of some nodes, the others alone are news."""
-    source = PrometheusSource(entry, loop_share=LoopShare())
+    source = PrometheusSource(entry, loop_throttle=LoopThrottle())
     try:
         return await refreshed(source)
     finally:
@@ -162,7 +162,7 @@ async def _seen(told: Told, now: float) -> tuple[History, DeviceRow, PodRow]:
 
 
 async def _remembered(entry: PrometheusEntry, seen: HistorySeries, now: float) -> HistorySeries | None:
-    past = StoredPast(loop_share=LoopShare())
+    past = StoredPast(loop_throttle=LoopThrottle())
     await past.declare([ClusterEntry(id=CLUSTER, prometheus=entry)])
     try:
         # A store looks five minutes back from the next minute, too.
@@ -219,7 +219,7 @@ def test_thanos_over_two_clusters_of_which_one_goes(
 async def _one_goes(url: str, go: Callable[[], None]) -> None:
     """What was known of the cluster is not taken back, and what is wrong is said."""
     stays, goes = (
-        PrometheusSource(PrometheusEntry(url=url, matchers={"cluster": name}), loop_share=LoopShare())
+        PrometheusSource(PrometheusEntry(url=url, matchers={"cluster": name}), loop_throttle=LoopThrottle())
         for name in CLUSTERS
     )
     try:

@@ -167,6 +167,7 @@ class AgentSettings:
         "Time between two runs of a slow tool that only adds values to those read in other ways.",
         group="Collection",
         reloadable=False,
+        deprecated="the default suits all tools.",
     )
     expected_devices: int = setting(
         0,
@@ -362,6 +363,7 @@ class AgentSettings:
         "Minimum time between two writes of annotations. They are written only if something changed.",
         group="Node object",
         reloadable=False,
+        deprecated="the dead band limits writes; the default suits all clusters.",
     )
     annotation_heartbeat: float = setting(
         60.0,
@@ -370,6 +372,7 @@ class AgentSettings:
         "subtracted at random.",
         group="Node object",
         reloadable=False,
+        deprecated="the default suits all clusters.",
     )
     feature_labels: str = setting(
         "off",

@@ -81,7 +81,7 @@ def _values(command: str, metavar: str) -> tuple[str, ...]:
 
             return tuple(FaultKind)
         case "simulate fleet-fault", "KIND":
-            from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFault  # noqa: PLC0415
+            from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind  # noqa: PLC0415
 
-            return (*FleetFault, *DEVICE_FAULTS)
+            return (*FleetFaultKind, *DEVICE_FAULTS)
     return ()

@@ -79,7 +79,8 @@ def setting(
     """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
     `effective` returns what the value amounts to in its settings: where the default depends on others, two
     values may mean the same. A `deprecated` setting still works; it is not in --help, comes last in the
-    reference, and is reported when it is set."""
+    reference, and is
+    reported if it differs from its default."""
     declared = Setting(
         name="",  # the field's
         default=default,
@@ -146,12 +147,12 @@ class Loaded(Generic[S]):
     origins: Mapping[str, str]  # field name -> the spelling that set it: a flag, a variable, a file's key
 
     def log_deprecated(self, log: logging.Logger) -> None:
-        """Report the deprecated settings that are set."""
+        """Report the deprecated settings that differ from their defaults."""
         for declared in settings_of(type(self.settings)):
-            if declared.deprecated and declared.name in self.origins:
+            if declared.deprecated and declared.value(self.settings) != declared.default:
                 log.warning(
                     "%s is deprecated and will be removed: %s",
-                    self.origins[declared.name],
+                    self.origins.get(declared.name, key_name(declared.name)),
                     declared.deprecated,
                 )
 

@@ -274,6 +274,7 @@ class PluginSettings:
         "Number of failed checks, without a good one between them, after which a device is unhealthy. A "
         "device that the driver no longer lists is removed instead.",
         group="Health",
+        deprecated="the defaults damp devices that flap.",
     )
     healthy_after: int = setting(
         2,
@@ -281,6 +282,7 @@ class PluginSettings:
         "Number of good checks in a row after which a device is healthy again. Doubles each time the device "
         "soon becomes unhealthy again.",
         group="Health",
+        deprecated="the defaults damp devices that flap.",
     )
     unanswered_after: int = setting(
         30,
@@ -288,6 +290,7 @@ class PluginSettings:
         "Number of checks at which the whole driver does not answer, without a good one between them, after "
         "which its devices are unhealthy. Until then they keep their health. 0: they keep it forever.",
         group="Health",
+        deprecated="the defaults damp devices that flap.",
     )
     device_timeout: float = setting(
         2.0,

@@ -68,6 +68,7 @@ class FleetSettings:
         "Timeout of one request to a cluster.",
         group="Clusters",
         reloadable=False,
+        deprecated="the default suits all clusters.",
     )
     agents_at_once: int = setting(
         64,
@@ -75,6 +76,7 @@ class FleetSettings:
         "Concurrent requests to the agents of one cluster.",
         group="Clusters",
         reloadable=False,
+        deprecated="use --agents-per-second to limit the load on an API server.",
     )
     agents_per_second: float = setting(
         500.0,
@@ -156,9 +158,15 @@ class FleetSettings:
         "Burst of the rate limit.",
         group="HTTP",
         reloadable=False,
+        deprecated="use --requests-per-second.",
     )
     max_streams: int = setting(
-        256, WholeNumber(0, 10_000), "Maximum number of live streams.", group="HTTP", reloadable=False
+        256,
+        WholeNumber(0, 10_000),
+        "Maximum number of live streams.",
+        group="HTTP",
+        reloadable=False,
+        deprecated="the default is enough for all viewers of one process.",
     )
 
     state_folder: str | None = setting(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.fleet.api.serving import nvidia, report, serving, snapshot, tokens_file
-from tests.fleet.loop import run
 
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import (
@@ -30,22 +29,19 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_only_probes_and_api_documents_are_served_without_a_token(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            for path in (
-                "/api/v1/devices",
-                "/api/v1/gpu/nodes",
-                "/api/v1/stream",
-                "/metrics",
-                "/api/v1/version",
-            ):
-                status, headers, _ = await client.ask(path)
-                assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer realm="accelscope"')
-            for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
-                assert (await client.ask(path))[0] == 200
-
-    run(body())
+async def test_only_probes_and_api_documents_are_served_without_a_token(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        for path in (
+            "/api/v1/devices",
+            "/api/v1/gpu/nodes",
+            "/api/v1/stream",
+            "/metrics",
+            "/api/v1/version",
+        ):
+            status, headers, _ = await client.ask(path)
+            assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer realm="accelscope"')
+        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+            assert (await client.ask(path))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -61,166 +57,140 @@ def test_only_probes_and_api_documents_are_served_without_a_token(tmp_path: Path
         (bearer("x" * 9000), 401),
     ],
 )
-def test_two_headers_accept_a_token(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            assert (await client.ask("/api/v1/nodes", headers=headers))[0] == status
-
-    run(body())
+async def test_two_headers_accept_a_token(tmp_path: Path, headers: dict[str, str], status: int) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        assert (await client.ask("/api/v1/nodes", headers=headers))[0] == status
 
 
-def test_the_read_scope_does_not_allow_a_refresh(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            path = "/api/v1/clusters/berlin/refresh"
-            assert (await client.ask(path, "POST", headers=bearer("reader")))[0] == 403
-            assert (await client.ask(path, "POST", headers=bearer("everything")))[0] == 200
-            assert client.refreshed == ["berlin"]
-
-    run(body())
+async def test_the_read_scope_does_not_allow_a_refresh(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        path = "/api/v1/clusters/berlin/refresh"
+        assert (await client.ask(path, "POST", headers=bearer("reader")))[0] == 403
+        assert (await client.ask(path, "POST", headers=bearer("everything")))[0] == 200
+        assert client.refreshed == ["berlin"]
 
 
-def test_a_limited_token_sees_only_its_clusters(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path), token="parisian") as client:
-            clusters = await client.get("/api/v1/clusters")
-            assert [cluster["id"] for cluster in clusters["items"]] == ["paris", "rome"]
-            for name in ("nodes", "devices"):
-                page = await client.get(f"/api/v1/{name}")
-                assert {item["cluster"] for item in page["items"]} == {"paris"}
-            for name in ("pods", "processes", "namespaces", "idle"):
-                assert (await client.get(f"/api/v1/{name}"))["total"] == 0
-            assert (await client.get("/api/v1/devices?cluster=berlin"))["total"] == 0
-            assert (await client.get("/api/v1/devices/columns?fields=cluster"))["rows"] == 1
-            assert (await client.get("/api/v1/summary"))["total"]["devices"] == 1
-            assert (await client.get("/api/v1/summary?namespace=team-a"))["total"]["devices"] == 0
-            assert (await client.get("/api/v1/gpu/nodes")) == []
-            summaries = await client.get("/api/v1/gpu/summary")
-            assert [summary["cluster_id"] for summary in summaries] == ["paris", "rome"]
-            health = await client.get("/api/v1/health")
-            assert health["devices"] == []
-            assert [cluster["id"] for cluster in health["clusters"]] == ["rome"]
-            events = await client.get("/api/v1/events?limit=1000")
-            assert {event["cluster"] for event in events["items"]} <= {"paris", "rome"}
-            for path in (
-                "clusters/berlin",
-                "nodes/berlin/alpha",
-                "devices/berlin/alpha/nvidia:GPU-0",
-                "pods/berlin/team-a/train-0",
-                "gpu/nodes/berlin/alpha",
-                "gpu/nodes?cluster_id=berlin",
-                "gpu/summary?cluster_id=bonn",
-            ):
-                await client.get(f"/api/v1/{path}", 404)
-            await client.get("/metrics", 403)
-
-    run(body())
+async def test_a_limited_token_sees_only_its_clusters(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path), token="parisian") as client:
+        clusters = await client.get("/api/v1/clusters")
+        assert [cluster["id"] for cluster in clusters["items"]] == ["paris", "rome"]
+        for name in ("nodes", "devices"):
+            page = await client.get(f"/api/v1/{name}")
+            assert {item["cluster"] for item in page["items"]} == {"paris"}
+        for name in ("pods", "processes", "namespaces", "idle"):
+            assert (await client.get(f"/api/v1/{name}"))["total"] == 0
+        assert (await client.get("/api/v1/devices?cluster=berlin"))["total"] == 0
+        assert (await client.get("/api/v1/devices/columns?fields=cluster"))["rows"] == 1
+        assert (await client.get("/api/v1/summary"))["total"]["devices"] == 1
+        assert (await client.get("/api/v1/summary?namespace=team-a"))["total"]["devices"] == 0
+        assert (await client.get("/api/v1/gpu/nodes")) == []
+        summaries = await client.get("/api/v1/gpu/summary")
+        assert [summary["cluster_id"] for summary in summaries] == ["paris", "rome"]
+        health = await client.get("/api/v1/health")
+        assert health["devices"] == []
+        assert [cluster["id"] for cluster in health["clusters"]] == ["rome"]
+        events = await client.get("/api/v1/events?limit=1000")
+        assert {event["cluster"] for event in events["items"]} <= {"paris", "rome"}
+        for path in (
+            "clusters/berlin",
+            "nodes/berlin/alpha",
+            "devices/berlin/alpha/nvidia:GPU-0",
+            "pods/berlin/team-a/train-0",
+            "gpu/nodes/berlin/alpha",
+            "gpu/nodes?cluster_id=berlin",
+            "gpu/summary?cluster_id=bonn",
+        ):
+            await client.get(f"/api/v1/{path}", 404)
+        await client.get("/metrics", 403)
 
 
-def test_an_etag_of_one_token_is_not_valid_for_another(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            _, headers, _ = await client.ask("/api/v1/nodes", headers=bearer("reader"))
-            shown = {"If-None-Match": headers["ETag"]}
-            assert (await client.ask("/api/v1/nodes", headers=bearer("everything") | shown))[0] == 304
-            assert (await client.ask("/api/v1/nodes", headers=bearer("parisian") | shown))[0] == 200
-            assert (await client.ask("/api/v1/nodes", headers=shown))[0] == 401
-
-    run(body())
+async def test_an_etag_of_one_token_is_not_valid_for_another(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        _, headers, _ = await client.ask("/api/v1/nodes", headers=bearer("reader"))
+        shown = {"If-None-Match": headers["ETag"]}
+        assert (await client.ask("/api/v1/nodes", headers=bearer("everything") | shown))[0] == 304
+        assert (await client.ask("/api/v1/nodes", headers=bearer("parisian") | shown))[0] == 200
+        assert (await client.ask("/api/v1/nodes", headers=shown))[0] == 401
 
 
-def test_a_change_in_a_hidden_cluster_does_not_change_the_generation(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            paths = ("/api/v1/nodes", "/api/v1/summary", "/api/v1/gpu/summary", "/api/v1/clusters")
+async def test_a_change_in_a_hidden_cluster_does_not_change_the_generation(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        paths = ("/api/v1/nodes", "/api/v1/summary", "/api/v1/gpu/summary", "/api/v1/clusters")
 
-            async def seen(token: str) -> list[object]:
-                found: list[object] = []
-                for path in paths:
-                    _, headers, content = await client.ask(path, headers=bearer(token))
-                    answer = json.loads(content)
-                    found += [headers["ETag"], answer["generation"] if isinstance(answer, dict) else None]
-                found.append((await client.get("/api/v1/version", headers=bearer(token)))["generation"])
-                return found
+        async def seen(token: str) -> list[object]:
+            found: list[object] = []
+            for path in paths:
+                _, headers, content = await client.ask(path, headers=bearer(token))
+                answer = json.loads(content)
+                found += [headers["ETag"], answer["generation"] if isinstance(answer, dict) else None]
+            found.append((await client.get("/api/v1/version", headers=bearer(token)))["generation"])
+            return found
 
-            limited, whole = await seen("parisian"), await seen("reader")
-            client.store.take("berlin", report(snapshot("alpha", (nvidia(0),))))
-            assert await seen("parisian") == limited
-            assert all(a != b for a, b in zip(await seen("reader"), whole, strict=True) if a is not None)
-            before = await seen("parisian")
-            client.store.take("paris", report(snapshot("louvre", (nvidia(0),))))
-            after = await seen("parisian")
-            assert all(a != b for a, b in zip(after, before, strict=True) if a is not None)
-
-    run(body())
+        limited, whole = await seen("parisian"), await seen("reader")
+        client.store.take("berlin", report(snapshot("alpha", (nvidia(0),))))
+        assert await seen("parisian") == limited
+        assert all(a != b for a, b in zip(await seen("reader"), whole, strict=True) if a is not None)
+        before = await seen("parisian")
+        client.store.take("paris", report(snapshot("louvre", (nvidia(0),))))
+        after = await seen("parisian")
+        assert all(a != b for a, b in zip(after, before, strict=True) if a is not None)
 
 
-def test_events_of_a_hidden_cluster_are_not_returned(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
+async def test_events_of_a_hidden_cluster_are_not_returned(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
 
-            async def seen(token: str) -> tuple[object, ...]:
-                answer = await client.get("/api/v1/events", headers=bearer(token))
-                url = f"{client.base}/api/v1/stream"
-                async with client.session.get(url, headers=bearer(token)) as stream:
-                    lines = [(await stream.content.readline()).decode() for _ in range(5)]
-                [id_] = [line for line in lines if line.startswith("id: ")]
-                return answer["first"], answer["last"], answer["next"], id_
+        async def seen(token: str) -> tuple[object, ...]:
+            answer = await client.get("/api/v1/events", headers=bearer(token))
+            url = f"{client.base}/api/v1/stream"
+            async with client.session.get(url, headers=bearer(token)) as stream:
+                lines = [(await stream.content.readline()).decode() for _ in range(5)]
+            [id_] = [line for line in lines if line.startswith("id: ")]
+            return answer["first"], answer["last"], answer["next"], id_
 
-            def change(cluster: str, node: str) -> None:
-                for devices in ((nvidia(0),), ()):
-                    client.store.take(cluster, report(snapshot(node, devices)))
+        def change(cluster: str, node: str) -> None:
+            for devices in ((nvidia(0),), ()):
+                client.store.take(cluster, report(snapshot(node, devices)))
 
-            limited, whole = await seen("parisian"), await seen("reader")
-            change("berlin", "alpha")
-            assert await seen("parisian") == limited
-            assert (await seen("reader"))[1:] != whole[1:]
-            change("paris", "louvre")
-            assert (await seen("parisian"))[1:] != limited[1:]
-            after = (await client.get("/api/v1/events", headers=bearer("parisian")))["next"]
-            change("paris", "louvre")
-            later = await client.get(f"/api/v1/events?after={after}", headers=bearer("parisian"))
-            assert {event["cluster"] for event in later["items"]} == {"paris"}
-
-    run(body())
+        limited, whole = await seen("parisian"), await seen("reader")
+        change("berlin", "alpha")
+        assert await seen("parisian") == limited
+        assert (await seen("reader"))[1:] != whole[1:]
+        change("paris", "louvre")
+        assert (await seen("parisian"))[1:] != limited[1:]
+        after = (await client.get("/api/v1/events", headers=bearer("parisian")))["next"]
+        change("paris", "louvre")
+        later = await client.get(f"/api/v1/events?after={after}", headers=bearer("parisian"))
+        assert {event["cluster"] for event in later["items"]} == {"paris"}
 
 
-def test_only_unknown_tokens_are_rate_limited_by_address(tmp_path: Path) -> None:
+async def test_only_unknown_tokens_are_rate_limited_by_address(tmp_path: Path) -> None:
     access = AccessControl(
         tokens=TokensFile(str(tokens_file(tmp_path))), failed_logins=Rate(per_second=0.01, burst=3)
     )
-
-    async def body() -> None:
-        async with serving(access=access) as client:
-            wrong = [(await client.ask("/api/v1/nodes", headers=bearer(f"guess-{n}")))[0] for n in range(5)]
-            assert wrong == [401, 401, 401, 429, 429]
-            assert (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0] == 200
-            assert access.refusals == 3
-
-    run(body())
+    async with serving(access=access) as client:
+        wrong = [(await client.ask("/api/v1/nodes", headers=bearer(f"guess-{n}")))[0] for n in range(5)]
+        assert wrong == [401, 401, 401, 429, 429]
+        assert (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0] == 200
+        assert access.refusals == 3
 
 
-def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
+async def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accelscope.fleet.api.access.LOOK_SECONDS", 0.0)
     path = tokens_file(tmp_path)
     good = path.read_text()
+    async with serving(access=guarded(tmp_path)) as client:
 
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
+        async def status() -> int:
+            return (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0]
 
-            async def status() -> int:
-                return (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0]
-
-            path.write_text("tokens: []\n")
-            assert await status() == 401
-            path.write_text(good)
-            assert await status() == 200
-            path.write_text("tokens: [{name: x}]\n")
-            assert await status() == 200
-
-    run(body())
+        path.write_text("tokens: []\n")
+        assert await status() == 401
+        path.write_text(good)
+        assert await status() == 200
+        path.write_text("tokens: [{name: x}]\n")
+        assert await status() == 200
 
 
 def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
@@ -321,12 +291,9 @@ def test_listening_on_the_network_requires_tokens_or_an_explicit_option(
     ("host", "status"),
     [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:8080", 200), ("rebound.example", 403), ("", 403)],
 )
-def test_a_local_server_without_tokens_rejects_other_host_names(host: str, status: int) -> None:
-    async def body() -> None:
-        async with serving(access=AccessControl(local=True)) as client:
-            assert (await client.ask("/api/v1/nodes", headers={"Host": host}))[0] == status
-
-    run(body())
+async def test_a_local_server_without_tokens_rejects_other_host_names(host: str, status: int) -> None:
+    async with serving(access=AccessControl(local=True)) as client:
+        assert (await client.ask("/api/v1/nodes", headers={"Host": host}))[0] == status
 
 
 def test_token_lookup_is_fast(tmp_path: Path) -> None:
@@ -354,15 +321,12 @@ def test_callers_share_a_view_only_if_they_see_the_same_clusters() -> None:
     assert one.view == other.view
 
 
-def test_the_accelscope_header_takes_precedence_over_authorization(tmp_path: Path) -> None:
-    async def body() -> None:
-        async with serving(access=guarded(tmp_path)) as client:
-            both = {**bearer("reader"), "X-AccelScope-Token": "parisian"}
-            _, headers, content = await client.ask("/api/v1/clusters", headers=both)
-            assert b"paris" in content
-            assert b"berlin" not in content
-            assert headers["Vary"] == "Accept-Encoding, Authorization, X-AccelScope-Token"
-            both = {**bearer("reader"), "X-AccelScope-Token": "wrong"}
-            assert (await client.ask("/api/v1/clusters", headers=both))[0] == 401
-
-    run(body())
+async def test_the_accelscope_header_takes_precedence_over_authorization(tmp_path: Path) -> None:
+    async with serving(access=guarded(tmp_path)) as client:
+        both = {**bearer("reader"), "X-AccelScope-Token": "parisian"}
+        _, headers, content = await client.ask("/api/v1/clusters", headers=both)
+        assert b"paris" in content
+        assert b"berlin" not in content
+        assert headers["Vary"] == "Accept-Encoding, Authorization, X-AccelScope-Token"
+        both = {**bearer("reader"), "X-AccelScope-Token": "wrong"}
+        assert (await client.ask("/api/v1/clusters", headers=both))[0] == 401

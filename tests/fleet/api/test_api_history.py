@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from tests.fleet.api.serving import fleet_store, recorded, serving, tokens_file, view
-from tests.fleet.loop import run
 
 from accelscope.fleet.api.access import AccessControl, TokensFile
 from accelscope.fleet.history import HistorySeries
@@ -46,29 +45,23 @@ class LongMemory:
         ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", "memory_used_bytes", 1 << 30),
     ],
 )
-def test_every_scope_has_history(query: str, field: str, value: float) -> None:
-    async def body() -> None:
-        async with serving(history=await recorded()) as client:
-            series = await client.get(f"/api/v1/history?{query}")
-            assert series["source"] == "ring"
-            assert series["step_seconds"] == 60
-            assert series["fields"][field][-3:] == [value] * 3
-
-    run(body())
+async def test_every_scope_has_history(query: str, field: str, value: float) -> None:
+    async with serving(history=await recorded()) as client:
+        series = await client.get(f"/api/v1/history?{query}")
+        assert series["source"] == "ring"
+        assert series["step_seconds"] == 60
+        assert series["fields"][field][-3:] == [value] * 3
 
 
-def test_history_is_resampled_to_the_requested_step() -> None:
-    async def body() -> None:
-        async with serving(history=await recorded(6)) as client:
-            series = await client.get("/api/v1/history?scope=fleet&step=120")
-            assert series["step_seconds"] == 120
-            assert [value for value in series["fields"]["devices"] if value is not None] in ([5] * 3, [5] * 4)
-            narrow = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 150}")
-            assert len(narrow["fields"]["devices"]) <= 3
-            backwards = await client.get("/api/v1/history?scope=fleet&since=2000&until=1000")
-            assert all(not values for values in backwards["fields"].values())
-
-    run(body())
+async def test_history_is_resampled_to_the_requested_step() -> None:
+    async with serving(history=await recorded(6)) as client:
+        series = await client.get("/api/v1/history?scope=fleet&step=120")
+        assert series["step_seconds"] == 120
+        assert [value for value in series["fields"]["devices"] if value is not None] in ([5] * 3, [5] * 4)
+        narrow = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 150}")
+        assert len(narrow["fields"]["devices"]) <= 3
+        backwards = await client.get("/api/v1/history?scope=fleet&since=2000&until=1000")
+        assert all(not values for values in backwards["fields"].values())
 
 
 @pytest.mark.parametrize(
@@ -89,69 +82,55 @@ def test_history_is_resampled_to_the_requested_step() -> None:
         ("scope=fleet&until=-1", "until"),
     ],
 )
-def test_the_problem_names_the_parameter_that_does_not_fit_the_scope(query: str, parameter: str) -> None:
-    async def body() -> None:
-        async with serving(history=await recorded()) as client:
-            problem = await client.get(f"/api/v1/history?{query}", 400)
-            assert problem["parameter"] == parameter
-            assert "None" not in problem["detail"]
-
-    run(body())
-
-
-def test_history_of_an_unknown_device_or_pod_is_not_found() -> None:
-    async def body() -> None:
-        async with serving(history=await recorded()) as client:
-            for query in (
-                "scope=cluster&key=atlantis",
-                "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-99",
-                "scope=pod&cluster=berlin&namespace=team-a&key=nothing",
-            ):
-                await client.get(f"/api/v1/history?{query}", 404)
-
-    run(body())
+async def test_the_problem_names_the_parameter_that_does_not_fit_the_scope(
+    query: str, parameter: str
+) -> None:
+    async with serving(history=await recorded()) as client:
+        problem = await client.get(f"/api/v1/history?{query}", 400)
+        assert problem["parameter"] == parameter
+        assert "None" not in problem["detail"]
 
 
-def test_older_history_comes_from_the_store() -> None:
-    async def body() -> None:
-        past = LongMemory()
-        async with serving(history=await recorded(), past=past) as client:
-            day = time.time() - 2 * 86400
-            series = await client.get(f"/api/v1/history?scope=cluster&key=berlin&since={day}")
-            assert (series["source"], series["fields"]["devices"]) == ("prometheus", [7, None])
-            assert past.asked[0]["key"] == "berlin"
-            recent = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 30}")
-            assert recent["source"] == "ring"
-
-    run(body())
+async def test_history_of_an_unknown_device_or_pod_is_not_found() -> None:
+    async with serving(history=await recorded()) as client:
+        for query in (
+            "scope=cluster&key=atlantis",
+            "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-99",
+            "scope=pod&cluster=berlin&namespace=team-a&key=nothing",
+        ):
+            await client.get(f"/api/v1/history?{query}", 404)
 
 
-def test_a_limited_token_sees_the_history_of_its_clusters(tmp_path: Path) -> None:
+async def test_older_history_comes_from_the_store() -> None:
+    past = LongMemory()
+    async with serving(history=await recorded(), past=past) as client:
+        day = time.time() - 2 * 86400
+        series = await client.get(f"/api/v1/history?scope=cluster&key=berlin&since={day}")
+        assert (series["source"], series["fields"]["devices"]) == ("prometheus", [7, None])
+        assert past.asked[0]["key"] == "berlin"
+        recent = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 30}")
+        assert recent["source"] == "ring"
+
+
+async def test_a_limited_token_sees_the_history_of_its_clusters(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
-
-    async def body() -> None:
-        past = LongMemory()
-        options: dict[str, Any] = {"access": access, "token": "parisian", "past": past}
-        async with serving(history=await recorded(), **options) as client:
-            series = await client.get("/api/v1/history?scope=fleet&since=0")
-            assert series["fields"]["devices"][-1] == 1
-            assert past.asked == []
-            series = await client.get("/api/v1/history?scope=vendor&key=nvidia")
-            assert series["fields"]["devices"][-1] in (0, None)
-            await client.get("/api/v1/history?scope=cluster&key=berlin", 404)
-            await client.get("/api/v1/history?scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7", 404)
-
-    run(body())
+    past = LongMemory()
+    options: dict[str, Any] = {"access": access, "token": "parisian", "past": past}
+    async with serving(history=await recorded(), **options) as client:
+        series = await client.get("/api/v1/history?scope=fleet&since=0")
+        assert series["fields"]["devices"][-1] == 1
+        assert past.asked == []
+        series = await client.get("/api/v1/history?scope=vendor&key=nvidia")
+        assert series["fields"]["devices"][-1] in (0, None)
+        await client.get("/api/v1/history?scope=cluster&key=berlin", 404)
+        await client.get("/api/v1/history?scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7", 404)
 
 
 @pytest.mark.parametrize("query", ["scope=fleet", "scope=device&cluster=berlin&node=beta&key=nvidia:GPU-7"])
-def test_the_future_has_no_values(query: str) -> None:
-    async def body() -> None:
-        async with serving(history=await recorded()) as client:
-            series = await client.get(f"/api/v1/history?{query}&since=253402300799")
-            assert all(values == [] for values in series["fields"].values())
-
-    run(body())
+async def test_the_future_has_no_values(query: str) -> None:
+    async with serving(history=await recorded()) as client:
+        series = await client.get(f"/api/v1/history?{query}&since=253402300799")
+        assert all(values == [] for values in series["fields"].values())
 
 
 @pytest.mark.parametrize(
@@ -167,22 +146,15 @@ def test_the_future_has_no_values(query: str) -> None:
         ("scope=pod&cluster=berlin&namespace=team-a&key=notebook-0", False),
     ],
 )
-def test_history_of_simulated_devices_is_marked(query: str, simulated: bool) -> None:
-    async def body() -> None:
-        async with serving(history=await recorded()) as client:
-            assert (await client.get(f"/api/v1/history?{query}"))["simulated"] is simulated
-
-    run(body())
+async def test_history_of_simulated_devices_is_marked(query: str, simulated: bool) -> None:
+    async with serving(history=await recorded()) as client:
+        assert (await client.get(f"/api/v1/history?{query}"))["simulated"] is simulated
 
 
 @pytest.mark.parametrize(("kind", "simulated"), [("prometheus", True), ("agents", False)])
-def test_a_sum_from_stores_is_simulated_if_any_store_is(kind: str, simulated: bool) -> None:
+async def test_a_sum_from_stores_is_simulated_if_any_store_is(kind: str, simulated: bool) -> None:
     store = fleet_store()
     store.describe(view("paris", simulated=True, sources=[SourceView(kind=kind, up=True)]))
-
-    async def body() -> None:
-        async with serving(store, history=await recorded(), past=LongMemory()) as client:
-            series = await client.get("/api/v1/history?scope=fleet&since=0")
-            assert (series["source"], series["simulated"]) == ("prometheus", simulated)
-
-    run(body())
+    async with serving(store, history=await recorded(), past=LongMemory()) as client:
+        series = await client.get("/api/v1/history?scope=fleet&since=0")
+        assert (series["source"], series["simulated"]) == ("prometheus", simulated)

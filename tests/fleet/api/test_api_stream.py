@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.fleet.api.serving import Client, nvidia, report, serving, snapshot, tokens_file
-from tests.fleet.loop import run
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.api import app
@@ -66,195 +65,153 @@ def tick(client: Client) -> None:
     client.store.tick(time.time() + _seconds[0])
 
 
-def test_a_stream_begins_with_hello_and_sends_changes() -> None:
-    async def body() -> None:
-        async with serving() as client, opened(client) as answer:
-            assert answer.headers["Content-Type"] == "text/event-stream"
-            hello = await message(answer)
-            assert hello.event == "hello"
-            assert hello.data["summary"]["devices"] == 6
-            sick(client)
-            event = await message(answer)
-            assert (event.event, event.data["device"]) == ("event", "nvidia:GPU-0")
-            change = await message(answer)
-            assert change.event == "change"
-            assert change.data["nodes"] == [["berlin", "alpha"]]
-            assert change.data["summary"]["devices_unhealthy"] == 2
-            assert change.data["generation"] > hello.data["generation"]
-
-    run(body())
+async def test_a_stream_begins_with_hello_and_sends_changes() -> None:
+    async with serving() as client, opened(client) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        hello = await message(answer)
+        assert hello.event == "hello"
+        assert hello.data["summary"]["devices"] == 6
+        sick(client)
+        event = await message(answer)
+        assert (event.event, event.data["device"]) == ("event", "nvidia:GPU-0")
+        change = await message(answer)
+        assert change.event == "change"
+        assert change.data["nodes"] == [["berlin", "alpha"]]
+        assert change.data["summary"]["devices_unhealthy"] == 2
+        assert change.data["generation"] > hello.data["generation"]
 
 
-def test_a_reconnecting_client_gets_missed_events() -> None:
-    async def body() -> None:
-        async with serving() as client:
-            url = f"{client.base}/api/v1/stream"
-            async with client.session.get(url) as answer:
-                last = (await message(answer)).id
-            sick(client)
-            async with client.session.get(url, headers={"Last-Event-ID": last}) as answer:
-                missed = await message(answer)
-                assert (missed.event, missed.data["device"]) == ("event", "nvidia:GPU-0")
+async def test_a_reconnecting_client_gets_missed_events() -> None:
+    async with serving() as client:
+        url = f"{client.base}/api/v1/stream"
+        async with client.session.get(url) as answer:
+            last = (await message(answer)).id
+        sick(client)
+        async with client.session.get(url, headers={"Last-Event-ID": last}) as answer:
+            missed = await message(answer)
+            assert (missed.event, missed.data["device"]) == ("event", "nvidia:GPU-0")
+            assert (await message(answer)).event == "hello"
+        async with client.session.get(url, headers={"Last-Event-ID": missed.id}) as answer:
+            assert (await message(answer)).event == "hello"
+        for unknown in ("ffffffff-1", last.split("-")[0] + "-99999999", "rubbish", "-", "1-\u00b2"):
+            async with client.session.get(url, headers={"Last-Event-ID": unknown}) as answer:
+                assert (await message(answer)).event == "resync"
                 assert (await message(answer)).event == "hello"
-            async with client.session.get(url, headers={"Last-Event-ID": missed.id}) as answer:
-                assert (await message(answer)).event == "hello"
-            for unknown in ("ffffffff-1", last.split("-")[0] + "-99999999", "rubbish", "-", "1-\u00b2"):
-                async with client.session.get(url, headers={"Last-Event-ID": unknown}) as answer:
-                    assert (await message(answer)).event == "resync"
-                    assert (await message(answer)).event == "hello"
-
-    run(body())
 
 
-def test_a_stream_of_one_cluster_has_no_changes_of_others() -> None:
-    async def body() -> None:
-        async with serving() as client, opened(client, "?cluster=paris") as answer:
-            assert (await message(answer)).data["summary"]["devices"] == 1
-            sick(client)
-            sick(client, cluster="paris")
-            assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
-
-    run(body())
+async def test_a_stream_of_one_cluster_has_no_changes_of_others() -> None:
+    async with serving() as client, opened(client, "?cluster=paris") as answer:
+        assert (await message(answer)).data["summary"]["devices"] == 1
+        sick(client)
+        sick(client, cluster="paris")
+        assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
 
 
-def test_a_limited_token_gets_changes_of_its_clusters_only(tmp_path: Path) -> None:
+async def test_a_limited_token_gets_changes_of_its_clusters_only(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
-
-    async def body() -> None:
-        async with serving(access=access, token="parisian") as client, opened(client) as answer:
-            assert (await message(answer)).data["summary"]["devices"] == 1
-            sick(client)
-            sick(client, cluster="paris")
-            assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
-
-    run(body())
+    async with serving(access=access, token="parisian") as client, opened(client) as answer:
+        assert (await message(answer)).data["summary"]["devices"] == 1
+        sick(client)
+        sick(client, cluster="paris")
+        assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
 
 
-def test_an_idle_stream_sends_heartbeats_and_ends_with_the_token(tmp_path: Path) -> None:
+async def test_an_idle_stream_sends_heartbeats_and_ends_with_the_token(tmp_path: Path) -> None:
     limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.2)
     path = tokens_file(tmp_path)
     access = AccessControl(tokens=TokensFile(str(path)))
-
-    async def body() -> None:
-        async with (
-            serving(access=access, token="reader", limits=limits) as client,
-            opened(client) as answer,
-        ):
-            assert (await message(answer)).event == "hello"
-            assert await asyncio.wait_for(answer.content.readline(), 5) == b": heartbeat\n"
-            path.write_text("tokens: []\n")
-            rest = await asyncio.wait_for(answer.content.read(), 10)
-            assert set(rest.split(b"\n")) <= {b"", b": heartbeat"}
-
-    run(body())
+    async with (
+        serving(access=access, token="reader", limits=limits) as client,
+        opened(client) as answer,
+    ):
+        assert (await message(answer)).event == "hello"
+        assert await asyncio.wait_for(answer.content.readline(), 5) == b": heartbeat\n"
+        path.write_text("tokens: []\n")
+        rest = await asyncio.wait_for(answer.content.read(), 10)
+        assert set(rest.split(b"\n")) <= {b"", b": heartbeat"}
 
 
-def test_a_stream_without_visible_changes_sends_heartbeats() -> None:
+async def test_a_stream_without_visible_changes_sends_heartbeats() -> None:
     limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.3)
-
-    async def body() -> None:
-        async with serving(limits=limits) as client, opened(client, "?cluster=paris") as answer:
-            assert (await message(answer)).event == "hello"
-            heard = asyncio.ensure_future(answer.content.readline())
-            async with asyncio.timeout(10):
-                while not heard.done():
-                    well(client)  # of another cluster, and more often than the stream may be silent
-                    await asyncio.sleep(0.02)
-            assert heard.result() == b": heartbeat\n"
-
-    run(body())
-
-
-def test_the_id_of_a_change_does_not_cover_later_events() -> None:
-    async def body() -> None:
-        async with serving() as client, opened(client) as answer:
-            assert (await message(answer)).event == "hello"
-            well(client)
-            sick(client)  # before the reader takes the first
-            change, event = await message(answer), await message(answer)
-            assert (change.event, event.event) == ("change", "event")
-            headers = {"Last-Event-ID": change.id}
-            async with client.session.get(f"{client.base}/api/v1/stream", headers=headers) as again:
-                assert (await message(again)).data == event.data
-
-    run(body())
-
-
-def test_streams_are_limited() -> None:
-    limits = replace(DEFAULT_LIMITS, streams=2, streams_of_caller=1)
-
-    async def body() -> None:
-        async with serving(limits=limits) as client, opened(client) as first:
-            await message(first)
-            status, headers, _ = await client.ask("/api/v1/stream")
-            assert status == 429
-            assert "Retry-After" in headers
-        limits_of_all = replace(limits, streams=1, streams_of_caller=5)
-        async with serving(limits=limits_of_all) as client, opened(client) as first:
-            await message(first)
-            assert (await client.ask("/api/v1/stream"))[0] == 503
-
-    run(body())
-
-
-def test_a_closed_stream_makes_room_for_another() -> None:
-    limits = replace(DEFAULT_LIMITS, streams=1)
-
-    async def body() -> None:
-        async with serving(limits=limits) as client:
-            answer = await client.session.get(f"{client.base}/api/v1/stream")
-            await message(answer)
-            answer.close()
-            while len(client.app[STREAMS]):
-                sick(client)
-                well(client)
+    async with serving(limits=limits) as client, opened(client, "?cluster=paris") as answer:
+        assert (await message(answer)).event == "hello"
+        heard = asyncio.ensure_future(answer.content.readline())
+        async with asyncio.timeout(10):
+            while not heard.done():
+                well(client)  # of another cluster, and more often than the stream may be silent
                 await asyncio.sleep(0.02)
-            async with opened(client) as another:
-                await message(another)
-
-    run(body())
+        assert heard.result() == b": heartbeat\n"
 
 
-def test_a_slow_client_gets_resync() -> None:
-    async def body() -> None:
-        async with serving() as client, opened(client) as answer:
-            assert (await message(answer)).event == "hello"
-            for _ in range(10):  # without giving way: more than is kept for anybody
-                sick(client)
-                well(client)
-            assert (await message(answer)).event == "resync"
-
-    run(body())
-
-
-def test_streams_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
-
-    async def body() -> None:
-        async with aiohttp.ClientSession() as session:
-            async with serving() as client:
-                answer = await session.get(f"{client.base}/api/v1/stream")
-                await message(answer)
-                began = time.monotonic()
-            assert time.monotonic() - began < PATIENCE_SECONDS
-            assert await answer.content.read() == b""
-            answer.close()
-
-    run(body())
+async def test_the_id_of_a_change_does_not_cover_later_events() -> None:
+    async with serving() as client, opened(client) as answer:
+        assert (await message(answer)).event == "hello"
+        well(client)
+        sick(client)  # before the reader takes the first
+        change, event = await message(answer), await message(answer)
+        assert (change.event, event.event) == ("change", "event")
+        headers = {"Last-Event-ID": change.id}
+        async with client.session.get(f"{client.base}/api/v1/stream", headers=headers) as again:
+            assert (await message(again)).data == event.data
 
 
-def test_clients_with_similar_cluster_names_get_their_own_messages() -> None:
-    async def body() -> None:
-        async with (
-            serving() as client,
-            opened(client, "?cluster=berlin,paris") as two,
-            opened(client, "?cluster=berlin%5C,paris") as none,
-        ):
-            assert (await message(none)).data["summary"]["devices"] == 0
-            await message(two)
+async def test_streams_are_limited() -> None:
+    limits = replace(DEFAULT_LIMITS, streams=2, streams_of_caller=1)
+    async with serving(limits=limits) as client, opened(client) as first:
+        await message(first)
+        status, headers, _ = await client.ask("/api/v1/stream")
+        assert status == 429
+        assert "Retry-After" in headers
+    limits_of_all = replace(limits, streams=1, streams_of_caller=5)
+    async with serving(limits=limits_of_all) as client, opened(client) as first:
+        await message(first)
+        assert (await client.ask("/api/v1/stream"))[0] == 503
+
+
+async def test_a_closed_stream_makes_room_for_another() -> None:
+    limits = replace(DEFAULT_LIMITS, streams=1)
+    async with serving(limits=limits) as client:
+        answer = await client.session.get(f"{client.base}/api/v1/stream")
+        await message(answer)
+        answer.close()
+        while len(client.app[STREAMS]):
             sick(client)
-            assert (await message(two)).event == "event"
-            client.app[STREAMS].close()
-            assert b"data:" not in await asyncio.wait_for(none.content.read(), 10)
+            well(client)
+            await asyncio.sleep(0.02)
+        async with opened(client) as another:
+            await message(another)
 
-    run(body())
+
+async def test_a_slow_client_gets_resync() -> None:
+    async with serving() as client, opened(client) as answer:
+        assert (await message(answer)).event == "hello"
+        for _ in range(10):  # without giving way: more than is kept for anybody
+            sick(client)
+            well(client)
+        assert (await message(answer)).event == "resync"
+
+
+async def test_streams_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_SHUTDOWN_SECONDS", 2 * PATIENCE_SECONDS)
+    async with aiohttp.ClientSession() as session:
+        async with serving() as client:
+            answer = await session.get(f"{client.base}/api/v1/stream")
+            await message(answer)
+            began = time.monotonic()
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        assert await answer.content.read() == b""
+        answer.close()
+
+
+async def test_clients_with_similar_cluster_names_get_their_own_messages() -> None:
+    async with (
+        serving() as client,
+        opened(client, "?cluster=berlin,paris") as two,
+        opened(client, "?cluster=berlin%5C,paris") as none,
+    ):
+        assert (await message(none)).data["summary"]["devices"] == 0
+        await message(two)
+        sick(client)
+        assert (await message(two)).event == "event"
+        client.app[STREAMS].close()
+        assert b"data:" not in await asyncio.wait_for(none.content.read(), 10)

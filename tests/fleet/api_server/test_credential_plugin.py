@@ -211,26 +211,23 @@ def test_a_plugin_that_fails_is_not_run_for_each_request(tmp_path: Path) -> None
     assert runs_of(tmp_path) == 1
 
 
-def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response()
 
-    async def go() -> None:
-        async with served(handler) as server:
-            command = counting(tmp_path, numbered(expires="2020-01-01T00:00:00Z"))
-            async with session_at(
-                kubeconfig(tmp_path, server.url, command), environ={"PATH": "/usr/bin:/bin"}
-            ) as session:
-                await session.get("/", limit_bytes=9)
-                await session.get("/", limit_bytes=9)
-            assert [asked.headers["Authorization"] for asked in server.asked] == [
-                "Bearer token-1",
-                "Bearer token-2",
-            ]
-
-    run(go())
+    async with served(handler) as server:
+        command = counting(tmp_path, numbered(expires="2020-01-01T00:00:00Z"))
+        async with session_at(
+            kubeconfig(tmp_path, server.url, command), environ={"PATH": "/usr/bin:/bin"}
+        ) as session:
+            await session.get("/", limit_bytes=9)
+            await session.get("/", limit_bytes=9)
+        assert [asked.headers["Authorization"] for asked in server.asked] == [
+            "Bearer token-1",
+            "Bearer token-2",
+        ]
 
 
 def test_plugins_run_without_a_shell() -> None:
@@ -239,7 +236,7 @@ def test_plugins_run_without_a_shell() -> None:
         asked(given)
 
 
-def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path) -> None:
+async def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.server_key)
@@ -254,20 +251,19 @@ def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path) -> No
         assert request.transport is not None
         return web.Response(text=str(request.transport.get_extra_info("peercert")["subject"]))
 
-    async def go() -> None:
-        async with served(handler, context) as server:
-            access = kubeconfig(tmp_path, server.url, script(tmp_path, given))
-            text = (tmp_path / "config").read_text()
-            authority = f"{{server: '{server.url}', certificate-authority: {certificates.ca}}}"
-            (tmp_path / "config").write_text(text.replace(f"{{server: '{server.url}'}}", authority))
-            async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
-                assert b"prometheus" in (await session.get("/", limit_bytes=1000)).body
-                assert "Authorization" not in server.asked[0].headers
-
-    run(go())
+    async with served(handler, context) as server:
+        access = kubeconfig(tmp_path, server.url, script(tmp_path, given))
+        text = (tmp_path / "config").read_text()
+        authority = f"{{server: '{server.url}', certificate-authority: {certificates.ca}}}"
+        (tmp_path / "config").write_text(text.replace(f"{{server: '{server.url}'}}", authority))
+        async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
+            assert b"prometheus" in (await session.get("/", limit_bytes=1000)).body
+            assert "Authorization" not in server.asked[0].headers
 
 
-def test_a_watch_continues_with_renewed_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_continues_with_renewed_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("accelscope.fleet.api_server.connection._PLUGIN_SECONDS", 0.0)
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -275,16 +271,13 @@ def test_a_watch_continues_with_renewed_credentials(tmp_path: Path, monkeypatch:
             return status(401, "Unauthorized")
         return web.Response(body=b"in")
 
-    async def go() -> None:
-        async with served(handler) as server:
-            access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
-            async with (
-                session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session,
-                session.stream("/") as pieces,
-            ):
-                assert [piece async for piece in pieces] == [b"in"]
-
-    run(go())
+    async with served(handler) as server:
+        access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
+        async with (
+            session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session,
+            session.stream("/") as pieces,
+        ):
+            assert [piece async for piece in pieces] == [b"in"]
 
 
 def test_representations_contain_no_secrets(tmp_path: Path) -> None:

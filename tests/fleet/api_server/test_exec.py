@@ -82,29 +82,25 @@ def error_of(handler: Handler, **options: float) -> KubeError:
 
 
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
-def test_a_command_returns_its_whole_output(protocol: str, tmp_path: Path) -> None:
+async def test_a_command_returns_its_whole_output(protocol: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("t0ken")
     play = frames((1, b"0, "), (2, b"warning"), (1, b"A100\n"), (255, b"\x01"), (3, SUCCESS))
-
-    async def go() -> None:
-        async with served(speaking(play, protocol)) as server:
-            access = AddressAccess(url=server.url, token_file=str(token))
-            async with session_at(access) as session:
-                result = await execute(session)
-            assert result == ExecResult(b"0, A100\n", b"warning", 0)
-            (asked,) = server.asked
-            assert asked.path == "/api/v1/namespaces/gpu-operator/pods/driver-x/exec"
-            assert asked.query.getall("command") == COMMAND
-            assert asked.query["container"] == "nvidia-driver-ctr"
-            assert (asked.query["stdout"], asked.query["stderr"]) == ("true", "true")
-            assert "stdin" not in asked.query
-            assert asked.headers["Authorization"] == "Bearer t0ken"
-            assert asked.headers["User-Agent"].startswith("accelscope-fleet/")
-            offered = asked.headers["Sec-WebSocket-Protocol"].replace(" ", "")
-            assert offered == "v5.channel.k8s.io,v4.channel.k8s.io"
-
-    run(go())
+    async with served(speaking(play, protocol)) as server:
+        access = AddressAccess(url=server.url, token_file=str(token))
+        async with session_at(access) as session:
+            result = await execute(session)
+        assert result == ExecResult(b"0, A100\n", b"warning", 0)
+        (asked,) = server.asked
+        assert asked.path == "/api/v1/namespaces/gpu-operator/pods/driver-x/exec"
+        assert asked.query.getall("command") == COMMAND
+        assert asked.query["container"] == "nvidia-driver-ctr"
+        assert (asked.query["stdout"], asked.query["stderr"]) == ("true", "true")
+        assert "stdin" not in asked.query
+        assert asked.headers["Authorization"] == "Bearer t0ken"
+        assert asked.headers["User-Agent"].startswith("accelscope-fleet/")
+        offered = asked.headers["Sec-WebSocket-Protocol"].replace(" ", "")
+        assert offered == "v5.channel.k8s.io,v4.channel.k8s.io"
 
 
 def test_a_failing_command_returns_its_exit_code() -> None:
@@ -243,14 +239,11 @@ def test_a_server_with_only_spdy_is_reported() -> None:
     assert "proxies" in error.text
 
 
-def test_an_unreachable_server_is_reported() -> None:
-    async def go() -> None:
-        async with session_at("https://127.0.0.1:1") as session:
-            with pytest.raises(KubeError, match="cannot connect") as raised:
-                await execute(session)
-            assert raised.value.reason is Reason.UNREACHABLE
-
-    run(go())
+async def test_an_unreachable_server_is_reported() -> None:
+    async with session_at("https://127.0.0.1:1") as session:
+        with pytest.raises(KubeError, match="cannot connect") as raised:
+            await execute(session)
+        assert raised.value.reason is Reason.UNREACHABLE
 
 
 def test_a_plain_response_is_rejected() -> None:
@@ -260,7 +253,7 @@ def test_a_plain_response_is_rejected() -> None:
     assert "WebSocket expected" in error_of(handler).text
 
 
-def test_a_rotated_token_is_used(tmp_path: Path) -> None:
+async def test_a_rotated_token_is_used(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
 
@@ -270,24 +263,18 @@ def test_a_rotated_token_is_used(tmp_path: Path) -> None:
         token.write_text("new")
         return status(401, "Unauthorized")
 
-    async def go() -> None:
-        async with (
-            served(handler) as server,
-            session_at(AddressAccess(url=server.url, token_file=str(token))) as session,
-        ):
-            assert (await execute(session)).exit_code == 0
-
-    run(go())
+    async with (
+        served(handler) as server,
+        session_at(AddressAccess(url=server.url, token_file=str(token))) as session,
+    ):
+        assert (await execute(session)).exit_code == 0
 
 
-def test_commands_leave_no_connections_open() -> None:
-    async def go() -> None:
-        handler = speaking(frames((1, b"x"), (3, SUCCESS)))
-        async with served(handler) as server, session_at(server.url) as session:
-            results = await asyncio.gather(*(execute(session) for _ in range(30)))
-            assert {result.stdout for result in results} == {b"x"}
-
-    run(go())
+async def test_commands_leave_no_connections_open() -> None:
+    handler = speaking(frames((1, b"x"), (3, SUCCESS)))
+    async with served(handler) as server, session_at(server.url) as session:
+        results = await asyncio.gather(*(execute(session) for _ in range(30)))
+        assert {result.stdout for result in results} == {b"x"}
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))

@@ -87,48 +87,41 @@ def names(informer: Informer[str]) -> list[str]:
     return sorted(informer.items)
 
 
-def test_events_are_applied_to_the_list() -> None:
+async def test_events_are_applied_to_the_list() -> None:
     events = watched(
         event("ADDED", pod("c", "11")),
         event("DELETED", pod("a", "12")),
         bookmark("20"),
         then="end",
     )
-
-    async def go() -> None:
-        collection = pods_in("team", "app=x,y in (z)")
-        async with following(listed("10", pod("a"), pod("b")), events, collection=collection) as (
-            server,
-            informer,
-        ):
-            await informer.synced.wait()
-            await until(lambda: names(informer) == ["b", "c"])
-            await until(lambda: len(server.asked) == 3)
-            first, second, third = server.asked
-            assert first.path == "/api/v1/namespaces/team/pods"
-            assert first.query == {"labelSelector": "app=x,y in (z)", "resourceVersion": "0"}
-            assert second.query["resourceVersion"] == "10"
-            assert second.query["allowWatchBookmarks"] == "true"
-            assert second.headers["accept-encoding"] == "identity"
-            assert third.query["resourceVersion"] == "20", "goes on from the bookmark, without a list"
-            assert informer.error is None
-            assert informer.synced.is_set()
-
-    run(go())
+    collection = pods_in("team", "app=x,y in (z)")
+    async with following(listed("10", pod("a"), pod("b")), events, collection=collection) as (
+        server,
+        informer,
+    ):
+        await informer.synced.wait()
+        await until(lambda: names(informer) == ["b", "c"])
+        await until(lambda: len(server.asked) == 3)
+        first, second, third = server.asked
+        assert first.path == "/api/v1/namespaces/team/pods"
+        assert first.query == {"labelSelector": "app=x,y in (z)", "resourceVersion": "0"}
+        assert second.query["resourceVersion"] == "10"
+        assert second.query["allowWatchBookmarks"] == "true"
+        assert second.headers["accept-encoding"] == "identity"
+        assert third.query["resourceVersion"] == "20", "goes on from the bookmark, without a list"
+        assert informer.error is None
+        assert informer.synced.is_set()
 
 
-def test_a_list_in_pages_is_joined() -> None:
+async def test_a_list_in_pages_is_joined() -> None:
     def part(peer: object, asked: object) -> None:
         document = {"metadata": {"resourceVersion": "5", "continue": "t/1"}, "items": [pod("a")]}
         peer.document(200, document)  # type: ignore[attr-defined]
 
-    async def go() -> None:
-        async with following(part, listed("5", pod("b"))) as (server, informer):
-            await informer.synced.wait()
-            assert names(informer) == ["a", "b"]
-            assert server.asked[1].query == {"continue": "t/1"}
-
-    run(go())
+    async with following(part, listed("5", pod("b"))) as (server, informer):
+        await informer.synced.wait()
+        assert names(informer) == ["a", "b"]
+        assert server.asked[1].query == {"continue": "t/1"}
 
 
 @pytest.mark.parametrize(
@@ -139,14 +132,11 @@ def test_a_list_in_pages_is_joined() -> None:
     ],
     ids=["answer", "event"],
 )
-def test_an_expired_resource_version_causes_a_new_list(gone: Step) -> None:
-    async def go() -> None:
-        async with following(listed("1", pod("a")), gone, listed("9", pod("b"))) as (_, informer):
-            await until(lambda: names(informer) == ["b"])
-            assert informer.error is None
-            assert informer.errors == {"gone": 1}
-
-    run(go())
+async def test_an_expired_resource_version_causes_a_new_list(gone: Step) -> None:
+    async with following(listed("1", pod("a")), gone, listed("9", pod("b"))) as (_, informer):
+        await until(lambda: names(informer) == ["b"])
+        assert informer.error is None
+        assert informer.errors == {"gone": 1}
 
 
 @pytest.mark.parametrize(
@@ -163,144 +153,112 @@ def test_an_expired_resource_version_causes_a_new_list(gone: Step) -> None:
         (listed("1", *({} for _ in range(50))), Reason.TOO_LARGE),  # none of them can be decoded
     ],
 )
-def test_the_error_explains_why_there_is_no_list(step: Step, reason: Reason) -> None:
+async def test_the_error_explains_why_there_is_no_list(step: Step, reason: Reason) -> None:
     seconds = 1.0 if reason is Reason.TIMEOUT else PATIENCE_SECONDS
-
-    async def go() -> None:
-        async with following(step, step, step, most_items=20, timeout_seconds=seconds) as (_, informer):
-            await until(lambda: informer.error is not None)
-            assert informer.error is not None
-            assert informer.error.reason is reason
-            assert not informer.synced.is_set()
-            assert informer.items == {}
-
-    run(go())
+    async with following(step, step, step, most_items=20, timeout_seconds=seconds) as (_, informer):
+        await until(lambda: informer.error is not None)
+        assert informer.error is not None
+        assert informer.error.reason is reason
+        assert not informer.synced.is_set()
+        assert informer.items == {}
 
 
-def test_a_short_disconnect_is_no_error_and_a_long_one_keeps_the_items() -> None:
-    async def go() -> None:
-        cut = watched(then="cut")
-        async with following(
-            listed("1", pod("a")), cut, watched(event("ADDED", pod("b", "2")), then="cut")
-        ) as (
-            server,
-            informer,
-        ):
-            await until(lambda: names(informer) == ["a", "b"])
-            assert informer.error is None
-            server.then(*[refuse(503, "away")] * 3, listed("5", pod("c")))
-            await until(lambda: informer.error is not None)
-            assert names(informer) == ["a", "b"]
-            await until(lambda: names(informer) == ["c"])
-            assert informer.error is None
-
-    run(go())
+async def test_a_short_disconnect_is_no_error_and_a_long_one_keeps_the_items() -> None:
+    cut = watched(then="cut")
+    async with following(listed("1", pod("a")), cut, watched(event("ADDED", pod("b", "2")), then="cut")) as (
+        server,
+        informer,
+    ):
+        await until(lambda: names(informer) == ["a", "b"])
+        assert informer.error is None
+        server.then(*[refuse(503, "away")] * 3, listed("5", pod("c")))
+        await until(lambda: informer.error is not None)
+        assert names(informer) == ["a", "b"]
+        await until(lambda: names(informer) == ["c"])
+        assert informer.error is None
 
 
-def test_a_watch_with_too_many_items_is_rejected() -> None:
-    async def go() -> None:
-        flood = watched(*(event("ADDED", pod(f"p{n}", str(n + 2))) for n in range(50)))
-        async with following(listed("1"), flood, refuse(503), refuse(503), most_items=20) as (_, informer):
-            await until(lambda: informer.errors.get("too_large") == 1)
-
-    run(go())
+async def test_a_watch_with_too_many_items_is_rejected() -> None:
+    flood = watched(*(event("ADDED", pod(f"p{n}", str(n + 2))) for n in range(50)))
+    async with following(listed("1"), flood, refuse(503), refuse(503), most_items=20) as (_, informer):
+        await until(lambda: informer.errors.get("too_large") == 1)
 
 
 @pytest.mark.parametrize(
     "line", [b"{", b"[]", b'{"type":"ADDED"}', b"\xff\xfe", b"[" * 100_000, b'"\\ud800"']
 )
-def test_an_invalid_event_ends_the_watch(line: bytes) -> None:
+async def test_an_invalid_event_ends_the_watch(line: bytes) -> None:
     def bad(peer: Peer, _: Asked) -> None:
         peer.begin_chunked()
         peer.chunk(line + b"\n")
         peer.hang()
 
-    async def go() -> None:
-        async with following(listed("1", pod("a")), bad) as (server, informer):
-            await until(lambda: informer.errors.get("bad_answer") == 1)
-            await until(lambda: len(server.asked) == 3)
-            assert names(informer) == ["a"]
-
-    run(go())
+    async with following(listed("1", pod("a")), bad) as (server, informer):
+        await until(lambda: informer.errors.get("bad_answer") == 1)
+        await until(lambda: len(server.asked) == 3)
+        assert names(informer) == ["a"]
 
 
-def test_the_first_available_api_version_is_used() -> None:
-    async def go() -> None:
-        versions = Collection(("/apis/x/v1/things", "/apis/x/v1beta1/things"))
-        steps = (refuse(404, "no such version"), listed("1", pod("a")))
-        async with following(*steps, collection=versions) as (server, informer):
-            await informer.synced.wait()
-            await until(lambda: len(server.asked) == 3)
-            paths = [asked.path for asked in server.asked]
-            assert paths == [versions.paths[0], versions.paths[1], versions.paths[1]]
-
-    run(go())
+async def test_the_first_available_api_version_is_used() -> None:
+    versions = Collection(("/apis/x/v1/things", "/apis/x/v1beta1/things"))
+    steps = (refuse(404, "no such version"), listed("1", pod("a")))
+    async with following(*steps, collection=versions) as (server, informer):
+        await informer.synced.wait()
+        await until(lambda: len(server.asked) == 3)
+        paths = [asked.path for asked in server.asked]
+        assert paths == [versions.paths[0], versions.paths[1], versions.paths[1]]
 
 
-def test_a_server_that_closes_every_watch_becomes_an_error(
+async def test_a_server_that_closes_every_watch_becomes_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
         "accelscope.kube.listwatch._SHORT_WATCH_SECONDS", PATIENCE_SECONDS
     )  # also of a busy machine
-
-    async def go() -> None:
-        steps = (listed("1", pod("a")), *[watched(then="end")] * 3)
-        async with following(*steps) as (_, informer):
-            await until(lambda: informer.errors.get("unreachable") == 3)
-            assert names(informer) == ["a"]
-
-    run(go())
+    steps = (listed("1", pod("a")), *[watched(then="end")] * 3)
+    async with following(*steps) as (_, informer):
+        await until(lambda: informer.errors.get("unreachable") == 3)
+        assert names(informer) == ["a"]
 
 
-def test_a_token_file_that_is_created_later_is_used(tmp_path: Path) -> None:
-    async def go() -> None:
-        server = KubeServer(listed("1", pod("a")))
-        try:
-            access = AddressAccess(url=server.url, token_file=str(tmp_path / "token"))
-            async with session_at(access) as session:
-                informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
-                await until(lambda: informer.error is not None)
-                (tmp_path / "token").write_text("here")
-                await informer.synced.wait()
-                await informer.close()
-        finally:
-            await asyncio.to_thread(server.close)
-
-    run(go())
-
-
-def test_an_invalid_object_does_not_affect_others() -> None:
-    async def go() -> None:
-        async with following(listed("1", {"metadata": {}}, pod("a"))) as (_, informer):
+async def test_a_token_file_that_is_created_later_is_used(tmp_path: Path) -> None:
+    server = KubeServer(listed("1", pod("a")))
+    try:
+        access = AddressAccess(url=server.url, token_file=str(tmp_path / "token"))
+        async with session_at(access) as session:
+            informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
+            await until(lambda: informer.error is not None)
+            (tmp_path / "token").write_text("here")
             await informer.synced.wait()
-            assert names(informer) == ["a"]
-            assert informer.errors == {"bad_object": 1}
+            await informer.close()
+    finally:
+        await asyncio.to_thread(server.close)
 
-    run(go())
+
+async def test_an_invalid_object_does_not_affect_others() -> None:
+    async with following(listed("1", {"metadata": {}}, pod("a"))) as (_, informer):
+        await informer.synced.wait()
+        assert names(informer) == ["a"]
+        assert informer.errors == {"bad_object": 1}
 
 
-def test_a_rejection_ends_with_a_new_token(tmp_path: Path) -> None:
+async def test_a_rejection_ends_with_a_new_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
-
-    async def go() -> None:
-        server = KubeServer(refuse(401, "Unauthorized"), listed("1", pod("a")))
-        try:
-            async with session_at(AddressAccess(url=server.url, token_file=str(token))) as session:
-                informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
-                await until(lambda: informer.error is not None)
-                assert informer.error is not None
-                assert informer.error.reason is Reason.UNAUTHORIZED
-                token.write_text("new")
-                await informer.synced.wait()
-                assert server.asked[1].headers["authorization"] == "Bearer new"
-                assert informer.error is None
-                await informer.close()
-        finally:
-            await asyncio.to_thread(server.close)
-
-    run(go())
+    server = KubeServer(refuse(401, "Unauthorized"), listed("1", pod("a")))
+    try:
+        async with session_at(AddressAccess(url=server.url, token_file=str(token))) as session:
+            informer = session.informer(pods_in("team"), decode=name_of, key=lambda name: name)
+            await until(lambda: informer.error is not None)
+            assert informer.error is not None
+            assert informer.error.reason is Reason.UNAUTHORIZED
+            token.write_text("new")
+            await informer.synced.wait()
+            assert server.asked[1].headers["authorization"] == "Bearer new"
+            assert informer.error is None
+            await informer.close()
+    finally:
+        await asyncio.to_thread(server.close)
 
 
 LABELS = {f"example.com/label-{n}": f"value-{n}" for n in range(40)}
@@ -373,19 +331,15 @@ def test_an_unexpected_error_is_logged_and_items_are_not_current(caplog: pytest.
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_an_error_during_the_backoff_does_not_end_the_task(
+async def test_an_error_during_the_backoff_does_not_end_the_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def broken(_: Session) -> None:
         raise RuntimeError("no credentials")
 
     monkeypatch.setattr(Session, "credentials", broken)
-
-    async def go() -> None:
-        async with following(refuse(401, "Unauthorized"), listed("1", pod("a")), watched()) as (_, informer):
-            await until(lambda: names(informer) == ["a"], "it goes on")
-
-    run(go())
+    async with following(refuse(401, "Unauthorized"), listed("1", pod("a")), watched()) as (_, informer):
+        await until(lambda: names(informer) == ["a"], "it goes on")
 
 
 def test_an_informer_restarts_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,50 +26,41 @@ async def answer_ok(_: web.BaseRequest) -> web.StreamResponse:
     return web.Response(body=b"{}")
 
 
-def test_a_request_has_a_user_agent_and_accepts_gzip() -> None:
+async def test_a_request_has_a_user_agent_and_accepts_gzip() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=b"hello", headers={"ETag": '"7"'})
 
-    async def go() -> None:
-        async with served(handler) as server, session_at(server.url + "/base/") as session:
-            reply = await session.get("/api?a=%2F", headers={"X-A": "b"}, limit_bytes=LIMIT)
-            assert (reply.status, reply.body, reply.gzip) == (200, b"hello", None)
-            assert reply.headers["etag"] == '"7"'
-            (asked,) = server.asked
-            assert asked.raw_path == "/base/api?a=%2F"
-            assert asked.headers["User-Agent"] == f"accelscope-fleet/{__version__}"
-            assert asked.headers["Accept-Encoding"] == "gzip"
-            assert asked.headers["X-A"] == "b"
-            assert "Authorization" not in asked.headers
-
-    run(go())
+    async with served(handler) as server, session_at(server.url + "/base/") as session:
+        reply = await session.get("/api?a=%2F", headers={"X-A": "b"}, limit_bytes=LIMIT)
+        assert (reply.status, reply.body, reply.gzip) == (200, b"hello", None)
+        assert reply.headers["etag"] == '"7"'
+        (asked,) = server.asked
+        assert asked.raw_path == "/base/api?a=%2F"
+        assert asked.headers["User-Agent"] == f"accelscope-fleet/{__version__}"
+        assert asked.headers["Accept-Encoding"] == "gzip"
+        assert asked.headers["X-A"] == "b"
+        assert "Authorization" not in asked.headers
 
 
-def test_a_compressed_response_is_returned_in_both_forms() -> None:
+async def test_a_compressed_response_is_returned_in_both_forms() -> None:
     packed = gzip.compress(b"a" * 300_000)
 
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
 
-    async def go() -> None:
-        async with served(handler) as server, session_at(server.url) as session:
-            reply = await session.get("/", limit_bytes=LIMIT)
-            assert reply.body == b"a" * 300_000
-            assert reply.gzip == packed
-
-    run(go())
+    async with served(handler) as server, session_at(server.url) as session:
+        reply = await session.get("/", limit_bytes=LIMIT)
+        assert reply.body == b"a" * 300_000
+        assert reply.gzip == packed
 
 
-def test_not_modified_is_not_an_error() -> None:
+async def test_not_modified_is_not_an_error() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=304, headers={"Content-Encoding": "gzip"})
 
-    async def go() -> None:
-        async with served(handler) as server, session_at(server.url) as session:
-            reply = await session.get("/", headers={"If-None-Match": '"7"'}, limit_bytes=LIMIT)
-            assert (reply.status, reply.body) == (304, b"")
-
-    run(go())
+    async with served(handler) as server, session_at(server.url) as session:
+        reply = await session.get("/", headers={"If-None-Match": '"7"'}, limit_bytes=LIMIT)
+        assert (reply.status, reply.body) == (304, b"")
 
 
 @pytest.mark.parametrize(
@@ -79,16 +70,13 @@ def test_not_modified_is_not_an_error() -> None:
         ({"content-type": "application/x-www-form-urlencoded"}, "application/x-www-form-urlencoded"),
     ],
 )
-def test_a_body_is_posted(headers: dict[str, str], sent: str) -> None:
+async def test_a_body_is_posted(headers: dict[str, str], sent: str) -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=await request.read() + request.headers["Content-Type"].encode())
 
-    async def go() -> None:
-        async with served(handler) as server, session_at(server.url) as session:
-            reply = await session.post("/", b"{}", headers=headers, limit_bytes=LIMIT)
-            assert reply.body == b"{}" + sent.encode()
-
-    run(go())
+    async with served(handler) as server, session_at(server.url) as session:
+        reply = await session.post("/", b"{}", headers=headers, limit_bytes=LIMIT)
+        assert reply.body == b"{}" + sent.encode()
 
 
 @pytest.mark.parametrize(
@@ -173,18 +161,15 @@ def test_a_rotated_token_is_used_after_401(tmp_path: Path) -> None:
     run(go())
 
 
-def test_the_error_names_a_missing_token_file(tmp_path: Path) -> None:
-    async def go() -> None:
-        access = AddressAccess(url="https://127.0.0.1:1", token_file=str(tmp_path / "gone"))
-        async with session_at(access) as session:
-            with pytest.raises(KubeError, match=r"cannot read token file .*gone") as raised:
-                await session.get("/", limit_bytes=LIMIT)
-            assert raised.value.reason is Reason.UNAUTHORIZED
-
-    run(go())
+async def test_the_error_names_a_missing_token_file(tmp_path: Path) -> None:
+    access = AddressAccess(url="https://127.0.0.1:1", token_file=str(tmp_path / "gone"))
+    async with session_at(access) as session:
+        with pytest.raises(KubeError, match=r"cannot read token file .*gone") as raised:
+            await session.get("/", limit_bytes=LIMIT)
+        assert raised.value.reason is Reason.UNAUTHORIZED
 
 
-def test_a_changed_kubeconfig_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_changed_kubeconfig_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
     path = tmp_path / "config"
 
@@ -195,54 +180,43 @@ def test_a_changed_kubeconfig_is_reloaded(tmp_path: Path, monkeypatch: pytest.Mo
             f"users: [{{name: u, user: {{token: {token}, as: ada, as-groups: [a, b]}}}}]\n"
         )
 
-    async def go() -> None:
-        async with served(answer_ok) as first, served(answer_ok) as second:
-            write(first.url, "one")
-            async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
+    async with served(answer_ok) as first, served(answer_ok) as second:
+        write(first.url, "one")
+        async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
+            await session.get("/", limit_bytes=LIMIT)
+            write(second.url, "two")
+            await session.get("/", limit_bytes=LIMIT)
+            path.write_text("- broken")
+            with pytest.raises(KubeError, match="not a mapping"):
                 await session.get("/", limit_bytes=LIMIT)
-                write(second.url, "two")
-                await session.get("/", limit_bytes=LIMIT)
-                path.write_text("- broken")
-                with pytest.raises(KubeError, match="not a mapping"):
-                    await session.get("/", limit_bytes=LIMIT)
-            assert first.asked[0].headers["Authorization"] == "Bearer one"
-            assert second.asked[0].headers["Authorization"] == "Bearer two"
-            assert second.asked[0].headers.getall("Impersonate-Group") == ["a", "b"]
-
-    run(go())
+        assert first.asked[0].headers["Authorization"] == "Bearer one"
+        assert second.asked[0].headers["Authorization"] == "Bearer two"
+        assert second.asked[0].headers.getall("Impersonate-Group") == ["a", "b"]
 
 
-def test_a_username_is_sent_as_basic_authorization(tmp_path: Path) -> None:
+async def test_a_username_is_sent_as_basic_authorization(tmp_path: Path) -> None:
     path = tmp_path / "config"
-
-    async def go() -> None:
-        async with served(answer_ok) as server:
-            path.write_text(
-                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-                f"clusters: [{{name: c, cluster: {{server: '{server.url}', disable-compression: true}}}}]\n"
-                "users: [{name: u, user: {username: ada, password: lovelace}}]\n"
-            )
-            async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
-                await session.get("/", limit_bytes=LIMIT)
-            assert server.asked[0].headers["Authorization"] == "Basic YWRhOmxvdmVsYWNl"
-            assert server.asked[0].headers["Accept-Encoding"] == "identity"
-
-    run(go())
+    async with served(answer_ok) as server:
+        path.write_text(
+            "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+            f"clusters: [{{name: c, cluster: {{server: '{server.url}', disable-compression: true}}}}]\n"
+            "users: [{name: u, user: {username: ada, password: lovelace}}]\n"
+        )
+        async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
+            await session.get("/", limit_bytes=LIMIT)
+        assert server.asked[0].headers["Authorization"] == "Basic YWRhOmxvdmVsYWNl"
+        assert server.asked[0].headers["Accept-Encoding"] == "identity"
 
 
-def test_other_servers_are_reached_with_the_same_credentials(tmp_path: Path) -> None:
+async def test_other_servers_are_reached_with_the_same_credentials(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("for-agents")
-
-    async def go() -> None:
-        async with served(answer_ok) as agent:
-            access = AddressAccess(url="https://agents.invalid", token_file=str(token))
-            async with session_at(access) as session:
-                await session.get("/snapshot", at=agent.url, limit_bytes=LIMIT)
-            assert agent.asked[0].path == "/snapshot"
-            assert agent.asked[0].headers["Authorization"] == "Bearer for-agents"
-
-    run(go())
+    async with served(answer_ok) as agent:
+        access = AddressAccess(url="https://agents.invalid", token_file=str(token))
+        async with session_at(access) as session:
+            await session.get("/snapshot", at=agent.url, limit_bytes=LIMIT)
+        assert agent.asked[0].path == "/snapshot"
+        assert agent.asked[0].headers["Authorization"] == "Bearer for-agents"
 
 
 # Hostile answers.
@@ -355,29 +329,23 @@ def test_a_refused_connection_is_reported() -> None:
     run(go())
 
 
-def test_waiting_for_a_connection_does_not_count_against_the_timeout() -> None:
+async def test_waiting_for_a_connection_does_not_count_against_the_timeout() -> None:
     async def handler(_: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(2)
         return web.Response()
 
-    async def go() -> None:
-        async with (
-            served(handler) as server,
-            session_at(server.url, connections=1, timeout_seconds=PATIENCE_SECONDS) as session,
-        ):
-            await asyncio.gather(*(session.get("/", limit_bytes=LIMIT, timeout_seconds=6) for _ in range(4)))
-
-    run(go())
+    async with (
+        served(handler) as server,
+        session_at(server.url, connections=1, timeout_seconds=PATIENCE_SECONDS) as session,
+    ):
+        await asyncio.gather(*(session.get("/", limit_bytes=LIMIT, timeout_seconds=6) for _ in range(4)))
 
 
-def test_a_closed_session_rejects_requests() -> None:
-    async def go() -> None:
-        async with session_at("https://127.0.0.1:1") as session:
-            await session.close()
-            with pytest.raises(KubeError, match="closed"):
-                await session.get("/", limit_bytes=LIMIT)
-
-    run(go())
+async def test_a_closed_session_rejects_requests() -> None:
+    async with session_at("https://127.0.0.1:1") as session:
+        await session.close()
+        with pytest.raises(KubeError, match="closed"):
+            await session.get("/", limit_bytes=LIMIT)
 
 
 def test_paths_of_the_pod_proxy() -> None:
@@ -402,40 +370,37 @@ def serving(certificates: Certificates, *, ask_clients: bool = False) -> ssl.SSL
     return context
 
 
-def test_a_certificate_must_be_signed_by_the_ca(
+async def test_a_certificate_must_be_signed_by_the_ca(
     certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def levels() -> list[str]:
         return [r.levelname for r in caplog.records if r.name == "accelscope.fleet.api_server.connection"]
 
-    async def go() -> None:
-        async with served(answer_ok, serving(certificates)) as server:
-            url = server.url
-            async with session_at(AddressAccess(url=url, ca_file=str(certificates.ca))) as session:
+    async with served(answer_ok, serving(certificates)) as server:
+        url = server.url
+        async with session_at(AddressAccess(url=url, ca_file=str(certificates.ca))) as session:
+            assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
+        assert levels() == []
+        async with session_at(AddressAccess(url=url, insecure_skip_tls_verify=True)) as session:
+            for _ in range(2):
                 assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
-            assert levels() == []
-            async with session_at(AddressAccess(url=url, insecure_skip_tls_verify=True)) as session:
-                for _ in range(2):
-                    assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
-            assert levels() == ["WARNING"]
-            assert "TLS verification is disabled" in caplog.text
-            for access, told in (
-                (AddressAccess(url=url), "CA: system"),
-                (AddressAccess(url=url, ca_file=str(certificates.client)), str(certificates.client)),
-                (AddressAccess(url=url, ca_file=str(certificates.ca), tls_server_name="other"), "mismatch"),
-                (AddressAccess(url=url, ca_file=str(tmp_path / "gone")), "No such file"),
-                (AddressAccess(url=url, ca_file=str(certificates.server_key)), "cannot be used"),
-            ):
-                async with session_at(access) as session:
-                    with pytest.raises(KubeError) as raised:
-                        await session.get("/", limit_bytes=LIMIT)
-                    assert raised.value.reason is Reason.TLS
-                    assert told in raised.value.text
-
-    run(go())
+        assert levels() == ["WARNING"]
+        assert "TLS verification is disabled" in caplog.text
+        for access, told in (
+            (AddressAccess(url=url), "CA: system"),
+            (AddressAccess(url=url, ca_file=str(certificates.client)), str(certificates.client)),
+            (AddressAccess(url=url, ca_file=str(certificates.ca), tls_server_name="other"), "mismatch"),
+            (AddressAccess(url=url, ca_file=str(tmp_path / "gone")), "No such file"),
+            (AddressAccess(url=url, ca_file=str(certificates.server_key)), "cannot be used"),
+        ):
+            async with session_at(access) as session:
+                with pytest.raises(KubeError) as raised:
+                    await session.get("/", limit_bytes=LIMIT)
+                assert raised.value.reason is Reason.TLS
+                assert told in raised.value.text
 
 
-def test_a_client_certificate_in_a_kubeconfig_is_not_written_to_disk(
+async def test_a_client_certificate_in_a_kubeconfig_is_not_written_to_disk(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     path = tmp_path / "config"
@@ -448,85 +413,69 @@ def test_a_client_certificate_in_a_kubeconfig_is_not_written_to_disk(
         subject = request.transport.get_extra_info("peercert")["subject"]
         return web.Response(text=str(subject))
 
-    async def go() -> None:
-        async with served(handler, serving(certificates, ask_clients=True)) as server:
-            path.write_text(
-                "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-                f"clusters: [{{name: c, cluster: {{server: '{server.url}',"
-                f" certificate-authority-data: {data(certificates.ca)}}}}}]\n"
-                f"users: [{{name: u, user: {{client-certificate-data: {data(certificates.client)},"
-                f" client-key-data: {data(certificates.client_key)}}}}}]\n"
-            )
-            async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
-                assert b"prometheus" in (await session.get("/", limit_bytes=LIMIT)).body
-            path.write_text(path.read_text().replace(data(certificates.client_key), data(certificates.ca)))
-            async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
-                with pytest.raises(
-                    KubeError, match="client certificate client-certificate-data of"
-                ) as raised:
-                    await session.get("/", limit_bytes=LIMIT)
-                assert raised.value.reason is Reason.TLS
-            without = AddressAccess(url=server.url, ca_file=str(certificates.ca))
-            async with session_at(without) as session:
-                with pytest.raises(KubeError):
-                    await session.get("/", limit_bytes=LIMIT)
-
-    run(go())
-
-
-def test_a_client_certificate_can_be_in_files(certificates: Certificates, tmp_path: Path) -> None:
-    both = tmp_path / "both.pem"
-    both.write_bytes(certificates.client.read_bytes() + certificates.client_key.read_bytes())
-
-    async def go() -> None:
-        async with served(answer_ok, serving(certificates, ask_clients=True)) as server:
-            for certificate, key in (
-                (str(certificates.client), str(certificates.client_key)),
-                (str(both), None),
-            ):
-                access = AddressAccess(
-                    url=server.url,
-                    ca_file=str(certificates.ca),
-                    client_certificate_file=certificate,
-                    client_key_file=key,
-                )
-                async with session_at(access) as session:
-                    assert (await session.get("/", limit_bytes=LIMIT)).status == 200
-
-    run(go())
-
-
-def test_a_server_without_tls_is_reported() -> None:
-    async def go() -> None:
-        async with (
-            served(answer_ok) as server,
-            session_at(server.url.replace("http:", "https:")) as session,
-        ):
-            with pytest.raises(KubeError) as raised:
+    async with served(handler, serving(certificates, ask_clients=True)) as server:
+        path.write_text(
+            "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+            f"clusters: [{{name: c, cluster: {{server: '{server.url}',"
+            f" certificate-authority-data: {data(certificates.ca)}}}}}]\n"
+            f"users: [{{name: u, user: {{client-certificate-data: {data(certificates.client)},"
+            f" client-key-data: {data(certificates.client_key)}}}}}]\n"
+        )
+        async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
+            assert b"prometheus" in (await session.get("/", limit_bytes=LIMIT)).body
+        path.write_text(path.read_text().replace(data(certificates.client_key), data(certificates.ca)))
+        async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
+            with pytest.raises(KubeError, match="client certificate client-certificate-data of") as raised:
                 await session.get("/", limit_bytes=LIMIT)
             assert raised.value.reason is Reason.TLS
+        without = AddressAccess(url=server.url, ca_file=str(certificates.ca))
+        async with session_at(without) as session:
+            with pytest.raises(KubeError):
+                await session.get("/", limit_bytes=LIMIT)
 
-    run(go())
+
+async def test_a_client_certificate_can_be_in_files(certificates: Certificates, tmp_path: Path) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(certificates.client.read_bytes() + certificates.client_key.read_bytes())
+    async with served(answer_ok, serving(certificates, ask_clients=True)) as server:
+        for certificate, key in (
+            (str(certificates.client), str(certificates.client_key)),
+            (str(both), None),
+        ):
+            access = AddressAccess(
+                url=server.url,
+                ca_file=str(certificates.ca),
+                client_certificate_file=certificate,
+                client_key_file=key,
+            )
+            async with session_at(access) as session:
+                assert (await session.get("/", limit_bytes=LIMIT)).status == 200
 
 
-def test_a_rotated_ca_is_used_without_a_restart(
+async def test_a_server_without_tls_is_reported() -> None:
+    async with (
+        served(answer_ok) as server,
+        session_at(server.url.replace("http:", "https:")) as session,
+    ):
+        with pytest.raises(KubeError) as raised:
+            await session.get("/", limit_bytes=LIMIT)
+        assert raised.value.reason is Reason.TLS
+
+
+async def test_a_rotated_ca_is_used_without_a_restart(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accelscope.fleet.api_server.connection._CHECK_FILES_SECONDS", 0.0)
     authority = tmp_path / "ca.pem"
     authority.write_bytes(certificates.client.read_bytes())
-
-    async def go() -> None:
-        async with (
-            served(answer_ok, serving(certificates)) as server,
-            session_at(AddressAccess(url=server.url, ca_file=str(authority))) as session,
-        ):
-            with pytest.raises(KubeError, match="not trusted"):
-                await session.get("/", limit_bytes=LIMIT)
-            authority.write_bytes(certificates.ca.read_bytes())
+    async with (
+        served(answer_ok, serving(certificates)) as server,
+        session_at(AddressAccess(url=server.url, ca_file=str(authority))) as session,
+    ):
+        with pytest.raises(KubeError, match="not trusted"):
             await session.get("/", limit_bytes=LIMIT)
-
-    run(go())
+        authority.write_bytes(certificates.ca.read_bytes())
+        await session.get("/", limit_bytes=LIMIT)
 
 
 # Proxies.
@@ -562,22 +511,19 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-def test_a_proxy_gets_its_own_password(certificates: Certificates) -> None:
-    async def go() -> None:
-        proxy = ConnectProxy()
-        listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        port = listener.sockets[0].getsockname()[1]
-        async with served(answer_ok, serving(certificates)) as server, listener:
-            address = f"http://me:{SECRET}@127.0.0.1:{port}"
-            access = AddressAccess(url=server.url, ca_file=str(certificates.ca), proxy_url=address)
-            async with session_at(access) as session:
-                assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
-        assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{server.port}".encode())
-        assert b"Proxy-Authorization: Basic" in proxy.heads[0]
-        assert "Proxy-Authorization" not in server.asked[0].headers
+async def test_a_proxy_gets_its_own_password(certificates: Certificates) -> None:
+    proxy = ConnectProxy()
+    listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with served(answer_ok, serving(certificates)) as server, listener:
+        address = f"http://me:{SECRET}@127.0.0.1:{port}"
+        access = AddressAccess(url=server.url, ca_file=str(certificates.ca), proxy_url=address)
         async with session_at(access) as session:
-            with pytest.raises(KubeError, match=f"via proxy http://127.0.0.1:{port}") as raised:
-                await session.get("/", limit_bytes=LIMIT)
-            assert SECRET not in raised.value.text
-
-    run(go())
+            assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
+    assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{server.port}".encode())
+    assert b"Proxy-Authorization: Basic" in proxy.heads[0]
+    assert "Proxy-Authorization" not in server.asked[0].headers
+    async with session_at(access) as session:
+        with pytest.raises(KubeError, match=f"via proxy http://127.0.0.1:{port}") as raised:
+            await session.get("/", limit_bytes=LIMIT)
+        assert SECRET not in raised.value.text

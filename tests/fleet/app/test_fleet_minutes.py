@@ -27,32 +27,30 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     raise AssertionError
 
 
-def test_minutes_are_recorded_while_a_store_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_minutes_are_recorded_while_a_store_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last hour is asked of it after the first minute; every tenth, history is saved."""
     passed = count()
     hurried = partial(Engine, clock=lambda: START + 60 * next(passed) + 59.95)
     monkeypatch.setattr(app_module, "Engine", hurried)
     clusters = tmp_path / "clusters.yaml"
-
-    async def go() -> None:
-        async with served(hang) as store:
-            source = {"prometheus": {"url": store.url, "timeout": "5m"}}
-            clusters.write_text(yaml.safe_dump({"clusters": [{"id": "oslo", "sources": source}]}))
-            given = {
-                "clusters_file": str(clusters),
-                "state_folder": str(tmp_path),
-                "listen_port": str(free_port()),
-            }
-            process = FleetProcess(load(FleetSettings, given, {}), given, {})
-            asked_to_end = asyncio.Event()
-            running = asyncio.create_task(process.run(asked_to_end))
-            while len(store.asked) < 2 or not (tmp_path / "history.accelscope").exists():
-                assert not running.done()
-                await asyncio.sleep(0.05)
-            asked_to_end.set()
-            await running
-
-    run(go())
+    async with served(hang) as store:
+        source = {"prometheus": {"url": store.url, "timeout": "5m"}}
+        clusters.write_text(yaml.safe_dump({"clusters": [{"id": "oslo", "sources": source}]}))
+        given = {
+            "clusters_file": str(clusters),
+            "state_folder": str(tmp_path),
+            "listen_port": str(free_port()),
+        }
+        process = FleetProcess(load(FleetSettings, given, {}), given, {})
+        asked_to_end = asyncio.Event()
+        running = asyncio.create_task(process.run(asked_to_end))
+        while len(store.asked) < 2 or not (tmp_path / "history.accelscope").exists():
+            assert not running.done()
+            await asyncio.sleep(0.05)
+        asked_to_end.set()
+        await running
 
 
 def test_an_error_while_checking_files_does_not_end_the_process(

@@ -237,37 +237,27 @@ def test_the_page_needs_no_token_and_the_data_does(tmp_path: Path) -> None:
     assert asked("/api/v1/nodes", access=access)[0] == 401
 
 
-def test_the_page_does_not_count_against_the_rate_limit() -> None:
+async def test_the_page_does_not_count_against_the_rate_limit() -> None:
     limits = ApiLimits(requests=Rate(per_second=0.1, burst=2))
-
-    async def body() -> None:
-        async with serving(page=PAGE, limits=limits) as client:
-            for path in ("/", "/favicon.svg", "/assets/main-B4kZ_x9-.js") * 3:
-                assert (await client.ask(path))[0] == 200
-            assert (await client.ask("/api/v1/version"))[0] == 200
-
-    run(body())
+    async with serving(page=PAGE, limits=limits) as client:
+        for path in ("/", "/favicon.svg", "/assets/main-B4kZ_x9-.js") * 3:
+            assert (await client.ask(path))[0] == 200
+        assert (await client.ask("/api/v1/version"))[0] == 200
 
 
 @pytest.mark.parametrize("limits", [ApiLimits(concurrent_requests=0), ApiLimits(unsent_bytes=0)])
-def test_the_page_counts_against_the_limits_of_the_server(limits: ApiLimits) -> None:
-    async def body() -> None:
-        async with serving(page=PAGE, limits=limits) as client:
-            status, headers, _ = await client.ask("/")
-            assert (status, headers["Retry-After"]) == (503, "1")
-
-    run(body())
+async def test_the_page_counts_against_the_limits_of_the_server(limits: ApiLimits) -> None:
+    async with serving(page=PAGE, limits=limits) as client:
+        status, headers, _ = await client.ask("/")
+        assert (status, headers["Retry-After"]) == (503, "1")
 
 
-def test_requests_for_the_page_are_counted_together() -> None:
-    async def body() -> None:
-        async with serving(page=PAGE) as client:
-            for path in ("/", "/favicon.svg", "/assets/none-0aB1cD2e.js"):
-                await client.ask(path)
-            await client.ask("/nodes", headers=FOLLOWS)
-            assert client.app[TRAFFIC].requests == {("/", 200): 3}
-
-    run(body())
+async def test_requests_for_the_page_are_counted_together() -> None:
+    async with serving(page=PAGE) as client:
+        for path in ("/", "/favicon.svg", "/assets/none-0aB1cD2e.js"):
+            await client.ask(path)
+        await client.ask("/nodes", headers=FOLLOWS)
+        assert client.app[TRAFFIC].requests == {("/", 200): 3}
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/berlin/alpha"])

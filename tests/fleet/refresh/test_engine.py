@@ -50,71 +50,62 @@ def with_agents(count: int = 3) -> StubCluster:
     return cluster
 
 
-def test_each_node_is_read_by_the_source_with_the_highest_precedence() -> None:
-    async def go() -> None:
-        cluster = with_agents(2)
-        cluster.command = smi
-        cluster.nodes["node-x"] = node("node-x", gpus=2, labels={"rack": "7"})
-        for name in ("node-0", "node-x"):
-            cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server), name="Berlin")) as running,
-        ):
-            await running.until(lambda: len(running.nodes(state="fresh")) == 3)
-            assert {row.node: row.source for row in running.nodes() if row.node != "node-0"} == {
-                "node-1": "agents",
-                "node-x": "exec",
-            }
-            await running.until(lambda: running.source("berlin", "exec").expected == 1)
-            await running.until(lambda: running.source("berlin", "agents").answered == 2)
-            view = running.cluster("berlin")
-            assert (view.name, view.reachable, view.gpu) == ("Berlin", True, True)
-            assert [source.kind for source in view.sources] == ["agents", "exec", "annotations"]
-            await running.until(lambda: running.store.labels("berlin", "node-x") == {"rack": "7"})
-            assert running.engine.unready() is None
-
-    run(go())
+async def test_each_node_is_read_by_the_source_with_the_highest_precedence() -> None:
+    cluster = with_agents(2)
+    cluster.command = smi
+    cluster.nodes["node-x"] = node("node-x", gpus=2, labels={"rack": "7"})
+    for name in ("node-0", "node-x"):
+        cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server), name="Berlin")) as running,
+    ):
+        await running.until(lambda: len(running.nodes(state="fresh")) == 3)
+        assert {row.node: row.source for row in running.nodes() if row.node != "node-0"} == {
+            "node-1": "agents",
+            "node-x": "exec",
+        }
+        await running.until(lambda: running.source("berlin", "exec").expected == 1)
+        await running.until(lambda: running.source("berlin", "agents").answered == 2)
+        view = running.cluster("berlin")
+        assert (view.name, view.reachable, view.gpu) == ("Berlin", True, True)
+        assert [source.kind for source in view.sources] == ["agents", "exec", "annotations"]
+        await running.until(lambda: running.store.labels("berlin", "node-x") == {"rack": "7"})
+        assert running.engine.unready() is None
 
 
-def test_no_command_runs_before_agents_were_asked() -> None:
-    async def go() -> None:
-        cluster = with_agents(2)
-        cluster.command = smi
-        answer = cluster.agents["agent-0"]
+async def test_no_command_runs_before_agents_were_asked() -> None:
+    cluster = with_agents(2)
+    cluster.command = smi
+    answer = cluster.agents["agent-0"]
 
-        async def late(request: web.BaseRequest) -> web.StreamResponse:
-            await asyncio.sleep(0.5)
-            return await answer(request)
+    async def late(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.5)
+        return await answer(request)
 
-        cluster.agents["agent-0"] = late
-        for name in ("node-0", "node-x"):
-            cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server))) as running,
-        ):
-            await running.until(lambda: any(row.node == "node-x" for row in running.nodes(state="fresh")))
-            commands = [request.path for request in cluster.asked if request.path.endswith("/exec")]
-            assert {path.split("/")[-2] for path in commands} == {"driver-node-x"}
-
-    run(go())
+    cluster.agents["agent-0"] = late
+    for name in ("node-0", "node-x"):
+        cluster.pods[f"driver-{name}"] = driver_pod(f"driver-{name}", name)
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server))) as running,
+    ):
+        await running.until(lambda: any(row.node == "node-x" for row in running.nodes(state="fresh")))
+        commands = [request.path for request in cluster.asked if request.path.endswith("/exec")]
+        assert {path.split("/")[-2] for path in commands} == {"driver-node-x"}
 
 
-def test_a_source_that_was_never_up_reports_the_expected_nodes() -> None:
-    async def go() -> None:
-        cluster = with_agents(3)
-        for name in cluster.agents:
-            cluster.agents[name] = broken
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server), exec=None)) as running,
-        ):
-            await running.until(lambda: running.engine.unready() is None)
-            source = running.source("berlin", "agents")
-            assert (source.up, source.expected, source.answered) == (False, 3, 0)
-
-    run(go())
+async def test_a_source_that_was_never_up_reports_the_expected_nodes() -> None:
+    cluster = with_agents(3)
+    for name in cluster.agents:
+        cluster.agents[name] = broken
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server), exec=None)) as running,
+    ):
+        await running.until(lambda: running.engine.unready() is None)
+        source = running.source("berlin", "agents")
+        assert (source.up, source.expected, source.answered) == (False, 3, 0)
 
 
 async def broken(_: web.BaseRequest) -> web.StreamResponse:
@@ -126,124 +117,107 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     raise AssertionError
 
 
-def test_failing_clusters_do_not_affect_others() -> None:
-    async def go() -> None:
-        good, hanging, lying, slow = with_agents(5), with_agents(3), with_agents(3), with_agents(3)
-        hanging.answer = hang
+async def test_failing_clusters_do_not_affect_others() -> None:
+    good, hanging, lying, slow = with_agents(5), with_agents(3), with_agents(3), with_agents(3)
+    hanging.answer = hang
 
-        async def lie(_: web.BaseRequest) -> web.StreamResponse:
-            return web.Response(body=b'\x00\xff{"items": [[[' * 5000, content_type="application/json")
+    async def lie(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=b'\x00\xff{"items": [[[' * 5000, content_type="application/json")
 
-        lying.answer = lie
+    lying.answer = lie
 
-        async def slowly(request: web.BaseRequest) -> web.StreamResponse:
-            await asyncio.sleep(0.6)
-            return await slow.honest(request)
+    async def slowly(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.6)
+        return await slow.honest(request)
 
-        slow.answer = slowly
-        async with AsyncExitStack() as stack:
-            servers = [await stack.enter_async_context(one.running()) for one in (good, hanging, lying, slow)]
-            entries = [
-                everything(id_, access_to(server))
-                for id_, server in zip(("good", "hanging", "lying", "slow"), servers, strict=True)
-            ]
-            entries.append(everything("absent", AddressAccess(url="http://127.0.0.1:9")))
-            pacing = replace(PACING, timeout_seconds=1.0)
-            running = await stack.enter_async_context(engine_over(*entries, pacing=pacing))
-            await running.until(lambda: len(running.nodes(cluster="good", state="fresh")) == 5)
-            await running.until(lambda: len(running.nodes(cluster="slow", state="fresh")) == 3)
-            # The reasons too: a busy machine may have had others before.
-            await running.until(lambda: running.cluster("hanging").reachable is False)
-            await running.until(lambda: running.cluster("hanging").reason == "timeout")
-            await running.until(lambda: running.cluster("absent").reachable is False)
-            await running.until(lambda: running.cluster("absent").reason == "unreachable")
-            await running.until(lambda: running.source("lying", "agents").up is False)
-            await running.until(lambda: running.source("lying", "agents").reason == "bad_answer")
-            rounds = running.engine.runs["good"].loops[0].rounds
-            await running.until(lambda: running.engine.runs["good"].loops[0].rounds > rounds + 3)
-            assert len(running.nodes(cluster="good", state="fresh")) == 5
-            assert len(running.nodes()) == 8
-
-    run(go())
+    slow.answer = slowly
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(one.running()) for one in (good, hanging, lying, slow)]
+        entries = [
+            everything(id_, access_to(server))
+            for id_, server in zip(("good", "hanging", "lying", "slow"), servers, strict=True)
+        ]
+        entries.append(everything("absent", AddressAccess(url="http://127.0.0.1:9")))
+        pacing = replace(PACING, timeout_seconds=1.0)
+        running = await stack.enter_async_context(engine_over(*entries, pacing=pacing))
+        await running.until(lambda: len(running.nodes(cluster="good", state="fresh")) == 5)
+        await running.until(lambda: len(running.nodes(cluster="slow", state="fresh")) == 3)
+        # The reasons too: a busy machine may have had others before.
+        await running.until(lambda: running.cluster("hanging").reachable is False)
+        await running.until(lambda: running.cluster("hanging").reason == "timeout")
+        await running.until(lambda: running.cluster("absent").reachable is False)
+        await running.until(lambda: running.cluster("absent").reason == "unreachable")
+        await running.until(lambda: running.source("lying", "agents").up is False)
+        await running.until(lambda: running.source("lying", "agents").reason == "bad_answer")
+        rounds = running.engine.runs["good"].loops[0].rounds
+        await running.until(lambda: running.engine.runs["good"].loops[0].rounds > rounds + 3)
+        assert len(running.nodes(cluster="good", state="fresh")) == 5
+        assert len(running.nodes()) == 8
 
 
-def test_a_revoked_token_is_reported_and_readings_age() -> None:
-    async def go() -> None:
-        cluster, other = with_agents(2), with_agents(1)
-        async with (
-            cluster.running() as server,
-            other.running() as second,
-            engine_over(
-                everything("berlin", access_to(server)),
-                everything("paris", access_to(second)),
-                stale_after_seconds=1.0,
-                forget_after_seconds=600.0,
-            ) as running,
-        ):
-            await running.until(lambda: len(running.nodes(state="fresh")) == 3)
-            # Watches that are open stay open, as those of an API server do.
-            cluster.refusal = lambda request: status(401, "Unauthorized")
-            await running.until(lambda: running.cluster("berlin").reachable is False)
-            assert running.cluster("berlin").reason == "unauthorized"
-            await running.until(lambda: running.source("berlin", "agents").reason == "unauthorized")
-            assert len(running.nodes(cluster="berlin")) == 2
-            assert running.cluster("paris").reachable
+async def test_a_revoked_token_is_reported_and_readings_age() -> None:
+    cluster, other = with_agents(2), with_agents(1)
+    async with (
+        cluster.running() as server,
+        other.running() as second,
+        engine_over(
+            everything("berlin", access_to(server)),
+            everything("paris", access_to(second)),
+            stale_after_seconds=1.0,
+            forget_after_seconds=600.0,
+        ) as running,
+    ):
+        await running.until(lambda: len(running.nodes(state="fresh")) == 3)
+        # Watches that are open stay open, as those of an API server do.
+        cluster.refusal = lambda request: status(401, "Unauthorized")
+        await running.until(lambda: running.cluster("berlin").reachable is False)
+        assert running.cluster("berlin").reason == "unauthorized"
+        await running.until(lambda: running.source("berlin", "agents").reason == "unauthorized")
+        assert len(running.nodes(cluster="berlin")) == 2
+        assert running.cluster("paris").reachable
 
-            cluster.refusal = lambda request: None
-            await running.until(lambda: running.cluster("berlin").reachable is True)
-            await running.until(lambda: running.source("berlin", "agents").up is True)
-
-    run(go())
+        cluster.refusal = lambda request: None
+        await running.until(lambda: running.cluster("berlin").reachable is True)
+        await running.until(lambda: running.source("berlin", "agents").up is True)
 
 
-def test_a_token_without_permissions_is_reachable_and_reports_what_is_missing() -> None:
-    async def go() -> None:
-        cluster = with_agents(1)
-        cluster.refusal = lambda request: (
-            status(403, "you may not") if request.path.startswith("/api/") else None
-        )
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server))) as running,
-        ):
-            await running.until(
-                lambda: (
-                    running.cluster("berlin").reason == "forbidden"
-                    and all(source.up is False for source in running.cluster("berlin").sources)
-                )
+async def test_a_token_without_permissions_is_reachable_and_reports_what_is_missing() -> None:
+    cluster = with_agents(1)
+    cluster.refusal = lambda request: status(403, "you may not") if request.path.startswith("/api/") else None
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server))) as running,
+    ):
+        await running.until(
+            lambda: (
+                running.cluster("berlin").reason == "forbidden"
+                and all(source.up is False for source in running.cluster("berlin").sources)
             )
-            assert running.cluster("berlin").reachable
-            assert {source.reason for source in running.cluster("berlin").sources} == {"forbidden"}
-
-    run(go())
-
-
-def test_a_cluster_with_only_a_store_is_reachable_if_the_store_is() -> None:
-    async def go() -> None:
-        entry = ClusterEntry(id="store", prometheus=PrometheusEntry(url="http://127.0.0.1:9"))
-        async with engine_over(entry) as running:
-            await running.until(lambda: running.cluster("store").reachable is False)
-            assert running.cluster("store").reason == "unreachable"
-            assert [source.kind for source in running.cluster("store").sources] == ["prometheus"]
-
-    run(go())
+        )
+        assert running.cluster("berlin").reachable
+        assert {source.reason for source in running.cluster("berlin").sources} == {"forbidden"}
 
 
-def test_a_cluster_declared_without_accelerators_is_not_contacted() -> None:
-    async def go() -> None:
-        cluster = with_agents(1)
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server), gpu="false")) as running,
-        ):
-            await asyncio.sleep(0.3)
-            assert cluster.asked == []
-            assert running.engine.unready() is None
-            view = running.cluster("berlin")
-            assert (view.gpu, view.gpu_setting, view.reachable) == (False, "false", None)
-            await running.engine.refresh("berlin")
+async def test_a_cluster_with_only_a_store_is_reachable_if_the_store_is() -> None:
+    entry = ClusterEntry(id="store", prometheus=PrometheusEntry(url="http://127.0.0.1:9"))
+    async with engine_over(entry) as running:
+        await running.until(lambda: running.cluster("store").reachable is False)
+        assert running.cluster("store").reason == "unreachable"
+        assert [source.kind for source in running.cluster("store").sources] == ["prometheus"]
 
-    run(go())
+
+async def test_a_cluster_declared_without_accelerators_is_not_contacted() -> None:
+    cluster = with_agents(1)
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server), gpu="false")) as running,
+    ):
+        await asyncio.sleep(0.3)
+        assert cluster.asked == []
+        assert running.engine.unready() is None
+        view = running.cluster("berlin")
+        assert (view.gpu, view.gpu_setting, view.reachable) == (False, "false", None)
+        await running.engine.refresh("berlin")
 
 
 @pytest.mark.parametrize(
@@ -267,18 +241,15 @@ def test_a_cluster_declared_without_accelerators_is_not_contacted() -> None:
         ),
     ],
 )
-def test_accelerators_of_a_cluster_are_detected(kept: dict[str, Any], gpu: bool) -> None:
-    async def go() -> None:
-        cluster = StubCluster()
-        cluster.nodes["node-0"] = node("node-0", **kept)
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server))) as running,
-        ):
-            await running.until(lambda: running.cluster("berlin").gpu is not None)
-            await running.until(lambda: running.cluster("berlin").gpu is gpu)
-
-    run(go())
+async def test_accelerators_of_a_cluster_are_detected(kept: dict[str, Any], gpu: bool) -> None:
+    cluster = StubCluster()
+    cluster.nodes["node-0"] = node("node-0", **kept)
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server))) as running,
+    ):
+        await running.until(lambda: running.cluster("berlin").gpu is not None)
+        await running.until(lambda: running.cluster("berlin").gpu is gpu)
 
 
 def test_a_changed_list_restarts_only_changed_clusters(caplog: pytest.LogCaptureFixture) -> None:
@@ -328,60 +299,51 @@ def test_a_changed_list_restarts_only_changed_clusters(caplog: pytest.LogCapture
     assert sum("the new list of clusters is invalid" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_an_unexpected_error_with_the_list_does_not_end_the_engine(
+async def test_an_unexpected_error_with_the_list_does_not_end_the_engine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def go() -> None:
-        cluster = with_agents(1)
-        async with cluster.running() as server:
-            berlin = everything("berlin", access_to(server))
-            clusters = Clusters(berlin)
-            async with engine_over(clusters=clusters) as running:
-                await running.until(lambda: len(running.nodes(state="fresh")) == 1)
+    cluster = with_agents(1)
+    async with cluster.running() as server:
+        berlin = everything("berlin", access_to(server))
+        clusters = Clusters(berlin)
+        async with engine_over(clusters=clusters) as running:
+            await running.until(lambda: len(running.nodes(state="fresh")) == 1)
 
-                def broken(*_: object, **__: object) -> None:
-                    raise RuntimeError("unexpected")
+            def broken(*_: object, **__: object) -> None:
+                raise RuntimeError("unexpected")
 
-                with monkeypatch.context() as patch:
-                    patch.setattr(running.store, "declare", broken)
-                    clusters.put(replace(berlin, name="Berlin 2"))
-                    await running.until(lambda: any(record.exc_info for record in caplog.records))
-                clusters.put(replace(berlin, name="Berlin 3"))
-                await running.until(lambda: running.cluster("berlin").name == "Berlin 3")
-                await running.until(lambda: running.source("berlin", "agents").up is True)
-                assert running.engine.reloads == {"applied": 1}
-
-    run(go())
+            with monkeypatch.context() as patch:
+                patch.setattr(running.store, "declare", broken)
+                clusters.put(replace(berlin, name="Berlin 2"))
+                await running.until(lambda: any(record.exc_info for record in caplog.records))
+            clusters.put(replace(berlin, name="Berlin 3"))
+            await running.until(lambda: running.cluster("berlin").name == "Berlin 3")
+            await running.until(lambda: running.source("berlin", "agents").up is True)
+            assert running.engine.reloads == {"applied": 1}
 
 
-def test_refresh_reads_a_cluster_immediately() -> None:
-    async def go() -> None:
-        cluster = with_agents(1)
-        slow = replace(PACING, interval_seconds=3600.0)
-        async with (
-            cluster.running() as server,
-            engine_over(everything("berlin", access_to(server)), pacing=slow) as running,
-        ):
+async def test_refresh_reads_a_cluster_immediately() -> None:
+    cluster = with_agents(1)
+    slow = replace(PACING, interval_seconds=3600.0)
+    async with (
+        cluster.running() as server,
+        engine_over(everything("berlin", access_to(server)), pacing=slow) as running,
+    ):
+        await running.until(lambda: running.engine.unready() is None)
+        before = running.engine.runs["berlin"].loops[0].rounds
+        await running.engine.refresh("berlin")
+        assert running.engine.runs["berlin"].loops[0].rounds == before + 1
+        await running.engine.refresh("nowhere")
+
+
+async def test_refresh_does_not_wait_for_a_stopped_cluster() -> None:
+    cluster = with_agents(1)
+    async with cluster.running() as server:
+        async with engine_over(everything("berlin", access_to(server))) as running:
             await running.until(lambda: running.engine.unready() is None)
-            before = running.engine.runs["berlin"].loops[0].rounds
-            await running.engine.refresh("berlin")
-            assert running.engine.runs["berlin"].loops[0].rounds == before + 1
-            await running.engine.refresh("nowhere")
-
-    run(go())
-
-
-def test_refresh_does_not_wait_for_a_stopped_cluster() -> None:
-    async def go() -> None:
-        cluster = with_agents(1)
-        async with cluster.running() as server:
-            async with engine_over(everything("berlin", access_to(server))) as running:
-                await running.until(lambda: running.engine.unready() is None)
-                ended = running.engine.runs["berlin"]
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await ended.refresh()
-
-    run(go())
+            ended = running.engine.runs["berlin"]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ended.refresh()
 
 
 def test_a_lasting_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

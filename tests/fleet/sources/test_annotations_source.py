@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.fleet.api_server.served import session_at
-from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, access_to, node, one_round
 
 from accelscope.fleet.api_server.objects import decode_node
@@ -64,43 +63,37 @@ def annotated(**annotations: str) -> StubCluster:
     return cluster
 
 
-def test_chips_of_a_node() -> None:
-    async def go() -> None:
-        written = time.time() - 30
-        async with source_of(annotated(npu=npu(CHIP, at=written))) as source:
-            outcome, said = await one_round(source)
-            assert outcome == SourceOutcome(up=True, expected=1, answered=1)
-            report = said["node-a"]
-            assert isinstance(report, NodeReport)
-            assert abs(report.taken_at - written) <= 1
-            [device] = report.snapshot.devices
-            assert device.vendor is Vendor("ascend")
-            assert device.id == "ascend:0000:c1:00.0-npu-2-0"
-            assert (device.board_id, device.chip_id, device.physical_id) == (2, 0, 4)
-            assert device.health.state is HealthState.CRITICAL
-            assert device.health.vendor_word == "Alarm"
-            assert device.power_watts == 92.4
-            assert device.utilization_ratio == 0.73
-            assert device.memory_total_bytes == 64 << 30
-            assert source.sees_accelerators()
-            _, said = await one_round(source)
-            assert isinstance(said["node-a"], NodeUnchanged)
-
-    run(go())
+async def test_chips_of_a_node() -> None:
+    written = time.time() - 30
+    async with source_of(annotated(npu=npu(CHIP, at=written))) as source:
+        outcome, said = await one_round(source)
+        assert outcome == SourceOutcome(up=True, expected=1, answered=1)
+        report = said["node-a"]
+        assert isinstance(report, NodeReport)
+        assert abs(report.taken_at - written) <= 1
+        [device] = report.snapshot.devices
+        assert device.vendor is Vendor("ascend")
+        assert device.id == "ascend:0000:c1:00.0-npu-2-0"
+        assert (device.board_id, device.chip_id, device.physical_id) == (2, 0, 4)
+        assert device.health.state is HealthState.CRITICAL
+        assert device.health.vendor_word == "Alarm"
+        assert device.power_watts == 92.4
+        assert device.utilization_ratio == 0.73
+        assert device.memory_total_bytes == 64 << 30
+        assert source.sees_accelerators()
+        _, said = await one_round(source)
+        assert isinstance(said["node-a"], NodeUnchanged)
 
 
-def test_a_clock_that_is_ahead_does_not_make_a_reading_newer_than_now() -> None:
-    async def go() -> None:
-        async with source_of(annotated(npu=npu(CHIP, at=time.time() + 86400))) as source:
-            _, said = await one_round(source)
-            report = said["node-a"]
-            assert isinstance(report, NodeReport)
-            assert report.taken_at <= time.time()
-
-    run(go())
+async def test_a_clock_that_is_ahead_does_not_make_a_reading_newer_than_now() -> None:
+    async with source_of(annotated(npu=npu(CHIP, at=time.time() + 86400))) as source:
+        _, said = await one_round(source)
+        report = said["node-a"]
+        assert isinstance(report, NodeReport)
+        assert report.taken_at <= time.time()
 
 
-def test_our_annotation_takes_precedence_for_the_same_vendor() -> None:
+async def test_our_annotation_takes_precedence_for_the_same_vendor() -> None:
     ours = json.dumps(
         {
             "timestamp": timestamp(time.time()),
@@ -110,70 +103,57 @@ def test_our_annotation_takes_precedence_for_the_same_vendor() -> None:
             ],
         }
     )
-
-    async def go() -> None:
-        async with source_of(annotated(npu=npu(CHIP, at=1000.0), neutral=ours)) as source:
-            _, said = await one_round(source)
-            report = said["node-a"]
-            assert isinstance(report, NodeReport)
-            assert [device.id for device in report.snapshot.devices] == ["ascend:SERIAL-0", "nvidia:GPU-1"]
-            assert report.taken_at > 1000.0
-
-    run(go())
+    async with source_of(annotated(npu=npu(CHIP, at=1000.0), neutral=ours)) as source:
+        _, said = await one_round(source)
+        report = said["node-a"]
+        assert isinstance(report, NodeReport)
+        assert [device.id for device in report.snapshot.devices] == ["ascend:SERIAL-0", "nvidia:GPU-1"]
+        assert report.taken_at > 1000.0
 
 
-def test_agents_of_several_vendors_write_an_annotation_each() -> None:
+async def test_agents_of_several_vendors_write_an_annotation_each() -> None:
     def ours(vendor: str) -> str:
         devices = [{"id": f"{vendor}:1", "vendor": vendor, "health": "ok"}]
         return json.dumps({"timestamp": timestamp(time.time()), "devices": devices})
 
-    async def go() -> None:
-        cluster = StubCluster()
-        keys = {f"{NEUTRAL}.{vendor}": ours(vendor) for vendor in ("nvidia", "furiosa")}
-        cluster.nodes["node-a"] = node("node-a", annotations=keys)
-        async with source_of(cluster) as source:
+    cluster = StubCluster()
+    keys = {f"{NEUTRAL}.{vendor}": ours(vendor) for vendor in ("nvidia", "furiosa")}
+    cluster.nodes["node-a"] = node("node-a", annotations=keys)
+    async with source_of(cluster) as source:
+        _, said = await one_round(source)
+        report = said["node-a"]
+        assert isinstance(report, NodeReport)
+        assert sorted(device.id for device in report.snapshot.devices) == ["furiosa:1", "nvidia:1"]
+
+
+async def test_an_unreadable_annotation_among_several_is_named() -> None:
+    async with source_of(annotated(npu=npu(CHIP), neutral="{not json")) as source:
+        _, said = await one_round(source)
+        report = said["node-a"]
+        assert isinstance(report, NodeReport)
+        assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0-npu-2-0"]
+        assert report.remark is not None
+        assert report.remark.startswith(f"{NEUTRAL}: ")
+
+
+async def test_garbage_is_a_failure_of_its_node_only() -> None:
+    cluster = annotated(npu="{not json")
+    cluster.nodes["node-c"] = node("node-c", annotations={NPU: npu(CHIP)})
+    async with source_of(cluster) as source:
+        outcome, said = await one_round(source)
+        failure = said["node-a"]
+        assert isinstance(failure, NodeFailure)
+        assert failure.reason == "bad_answer"
+        assert NPU in failure.text
+        assert isinstance(said["node-c"], NodeReport)
+        assert (outcome.up, outcome.answered) == (True, 1)
+
+        cluster.put("nodes", node("node-a", annotations={NPU: npu(CHIP)}))
+        for _ in range(200):
             _, said = await one_round(source)
-            report = said["node-a"]
-            assert isinstance(report, NodeReport)
-            assert sorted(device.id for device in report.snapshot.devices) == ["furiosa:1", "nvidia:1"]
-
-    run(go())
-
-
-def test_an_unreadable_annotation_among_several_is_named() -> None:
-    async def go() -> None:
-        async with source_of(annotated(npu=npu(CHIP), neutral="{not json")) as source:
-            _, said = await one_round(source)
-            report = said["node-a"]
-            assert isinstance(report, NodeReport)
-            assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0-npu-2-0"]
-            assert report.remark is not None
-            assert report.remark.startswith(f"{NEUTRAL}: ")
-
-    run(go())
-
-
-def test_garbage_is_a_failure_of_its_node_only() -> None:
-    async def go() -> None:
-        cluster = annotated(npu="{not json")
-        cluster.nodes["node-c"] = node("node-c", annotations={NPU: npu(CHIP)})
-        async with source_of(cluster) as source:
-            outcome, said = await one_round(source)
-            failure = said["node-a"]
-            assert isinstance(failure, NodeFailure)
-            assert failure.reason == "bad_answer"
-            assert NPU in failure.text
-            assert isinstance(said["node-c"], NodeReport)
-            assert (outcome.up, outcome.answered) == (True, 1)
-
-            cluster.put("nodes", node("node-a", annotations={NPU: npu(CHIP)}))
-            for _ in range(200):
-                _, said = await one_round(source)
-                if not isinstance(said["node-a"], NodeFailure):
-                    break
-            assert isinstance(said["node-a"], NodeReport)
-
-    run(go())
+            if not isinstance(said["node-a"], NodeFailure):
+                break
+        assert isinstance(said["node-a"], NodeReport)
 
 
 def test_documents_of_our_own_sink_are_read() -> None:

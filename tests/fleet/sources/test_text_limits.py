@@ -73,80 +73,68 @@ def test_a_large_document_with_a_long_text_is_refused_with_the_place() -> None:
         glance(written({**DEVICE, "model": "x" * (2 << 20)}))
 
 
-def test_an_agent() -> None:
-    async def go() -> None:
-        cluster = StubCluster()
-        short, huge = document(), document()
-        short["devices"][0]["model"] = LONG
-        huge["devices"][0]["model"] = "x" * (15 << 20)
-        cluster.add_agent("agent-a", "node-a", answering(short))
-        cluster.add_agent("agent-b", "node-b", answering(huge))
-        async with agents_of(cluster, timeout_seconds=60.0) as agents:
-            outcome, said = await one_round(agents)
-        cut_in(said["node-a"], "model")
-        failure = said["node-b"]
-        assert isinstance(failure, NodeFailure)
-        assert (failure.reason, failure.incompatible) == ("too_large", False)
-        assert "more than 1024 characters in devices[0].model" in failure.text
-        assert outcome.answered == 1
-
-    run(go())
+async def test_an_agent() -> None:
+    cluster = StubCluster()
+    short, huge = document(), document()
+    short["devices"][0]["model"] = LONG
+    huge["devices"][0]["model"] = "x" * (15 << 20)
+    cluster.add_agent("agent-a", "node-a", answering(short))
+    cluster.add_agent("agent-b", "node-b", answering(huge))
+    async with agents_of(cluster, timeout_seconds=60.0) as agents:
+        outcome, said = await one_round(agents)
+    cut_in(said["node-a"], "model")
+    failure = said["node-b"]
+    assert isinstance(failure, NodeFailure)
+    assert (failure.reason, failure.incompatible) == ("too_large", False)
+    assert "more than 1024 characters in devices[0].model" in failure.text
+    assert outcome.answered == 1
 
 
-def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_it_is_large() -> None:
+async def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_it_is_large() -> None:
     noise = os.urandom(3 << 20).hex()  # compresses to half
     body = gzip.compress(json.dumps({**document(), "invented": noise}).encode(), 1)
 
     async def invents(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
-    async def go() -> None:
-        cluster = StubCluster()
-        cluster.add_agent("agent-a", "node-a", invents)
-        cluster.add_agent("agent-b", "node-b", answering(document()))
-        cluster.add_agent("agent-c", "node-b", invents)
-        async with agents_of(cluster, timeout_seconds=60.0) as agents:
-            _, said = await one_round(agents)
-        failure = said["node-a"]
-        assert isinstance(failure, NodeFailure)
-        assert failure.reason == "too_large"
-        assert "do not compress" in failure.text
-        assert isinstance(said["node-b"], NodeReport)
-
-    run(go())
+    cluster = StubCluster()
+    cluster.add_agent("agent-a", "node-a", invents)
+    cluster.add_agent("agent-b", "node-b", answering(document()))
+    cluster.add_agent("agent-c", "node-b", invents)
+    async with agents_of(cluster, timeout_seconds=60.0) as agents:
+        _, said = await one_round(agents)
+    failure = said["node-a"]
+    assert isinstance(failure, NodeFailure)
+    assert failure.reason == "too_large"
+    assert "do not compress" in failure.text
+    assert isinstance(said["node-b"], NodeReport)
 
 
-def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_being_read() -> None:
-    async def go() -> None:
-        cluster = StubCluster()
-        huge = document()
-        huge["devices"][0]["model"] = "x" * (2 << 20)
-        for number in range(20):
-            cluster.add_agent(f"agent-{number:02}", f"node-{number:02}", answering(huge))
-        cluster.add_agent("agent-99", "node-99", answering(document()))
-        async with agents_of(cluster, concurrency=1, timeout_seconds=60.0) as agents:
-            _, said = await one_round(agents)
-        assert isinstance(said["node-99"], NodeReport)
-
-    run(go())
+async def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_being_read() -> None:
+    cluster = StubCluster()
+    huge = document()
+    huge["devices"][0]["model"] = "x" * (2 << 20)
+    for number in range(20):
+        cluster.add_agent(f"agent-{number:02}", f"node-{number:02}", answering(huge))
+    cluster.add_agent("agent-99", "node-99", answering(document()))
+    async with agents_of(cluster, concurrency=1, timeout_seconds=60.0) as agents:
+        _, said = await one_round(agents)
+    assert isinstance(said["node-99"], NodeReport)
 
 
-def test_a_command_in_a_driver_pod() -> None:
+async def test_a_command_in_a_driver_pod() -> None:
     def prints(pod: str, command: list[str]) -> tuple[str, int]:
         text, code = smi(pod, command)
         return text.replace(VALUES["name"], LONG).replace("GPU-a", f"GPU-{LONG}").replace(
             "python", LONG
         ), code
 
-    async def go() -> None:
-        async with drivers_of(clusters_with(prints)) as driver:
-            _, said = await one_round(driver)
-        report = said["node-0"]
-        assert isinstance(report, NodeReport), report
-        assert len(report.snapshot.devices) == 2
-        assert "x" * TEXT_LIMIT not in str(report.snapshot)
-
-    run(go())
+    async with drivers_of(clusters_with(prints)) as driver:
+        _, said = await one_round(driver)
+    report = said["node-0"]
+    assert isinstance(report, NodeReport), report
+    assert len(report.snapshot.devices) == 2
+    assert "x" * TEXT_LIMIT not in str(report.snapshot)
 
 
 def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() -> None:
@@ -172,24 +160,17 @@ def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() ->
     run(go())
 
 
-def test_an_annotation() -> None:
+async def test_an_annotation() -> None:
     entry = {"id": "amd:a", "vendor": "amd", "model": LONG}
     text = json.dumps({"timestamp": timestamp(1.8e9), "devices": [entry]})
-
-    async def go() -> None:
-        async with source_of(annotated(neutral=text)) as source:
-            _, said = await one_round(source)
-        cut_in(said["node-a"], "model")
-
-    run(go())
+    async with source_of(annotated(neutral=text)) as source:
+        _, said = await one_round(source)
+    cut_in(said["node-a"], "model")
 
 
-def test_a_store_of_series() -> None:
-    async def go() -> None:
-        store = StubStore([agent(node("n1", LONG)), agent(node(LONG, "b"), instance="other:9400")], NOW)
-        async with reading(store.answer) as cluster:
-            [report] = await cluster.reports()
-        assert report.node == "n1"  # a node of the other name cannot be
-        cut_in(report, "id")
-
-    run(go())
+async def test_a_store_of_series() -> None:
+    store = StubStore([agent(node("n1", LONG)), agent(node(LONG, "b"), instance="other:9400")], NOW)
+    async with reading(store.answer) as cluster:
+        [report] = await cluster.reports()
+    assert report.node == "n1"  # a node of the other name cannot be
+    cut_in(report, "id")

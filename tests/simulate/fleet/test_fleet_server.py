@@ -89,89 +89,77 @@ async def running(folder: Path, description: str = DESCRIPTION) -> AsyncIterator
         yield Client(fleet, session, hand)
 
 
-def test_the_servers_of_the_clusters_file_answer(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            one, two = load_clusters(str(client.fleet.clusters_file))
-            assert (one.id, one.name, one.simulated) == ("one", "The first", True)
-            assert one.exec is not None
-            assert two.exec is None
-            assert (tmp_path / "tokens" / "one").stat().st_mode & 0o777 == 0o600
-            assert (await client.json("/version"))["gitVersion"].startswith("v1.")
-            assert sorted(await client.agents()) == ["gpu-0001", "gpu-0002", "gpu-0003", "npu-0001"]
-            async with client.request("one", "/api/v1/nodes", Authorization="Bearer wrong") as response:
-                assert response.status == 401
-
-    run(check())
+async def test_the_servers_of_the_clusters_file_answer(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        one, two = load_clusters(str(client.fleet.clusters_file))
+        assert (one.id, one.name, one.simulated) == ("one", "The first", True)
+        assert one.exec is not None
+        assert two.exec is None
+        assert (tmp_path / "tokens" / "one").stat().st_mode & 0o777 == 0o600
+        assert (await client.json("/version"))["gitVersion"].startswith("v1.")
+        assert sorted(await client.agents()) == ["gpu-0001", "gpu-0002", "gpu-0003", "npu-0001"]
+        async with client.request("one", "/api/v1/nodes", Authorization="Bearer wrong") as response:
+            assert response.status == 401
 
 
-def test_nodes_have_accelerators_labels_and_the_annotation_of_ascend(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            nodes = {n["metadata"]["name"]: n for n in (await client.json("/api/v1/nodes"))["items"]}
-            assert nodes["gpu-0001"]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
-            assert nodes["gpu-0001"]["metadata"]["labels"]["nvidia.com/gpu.present"] == "true"
-            assert nodes["npu-0001"]["status"]["allocatable"]["huawei.com/Ascend910"] == "8"
-            told = json.loads(nodes["npu-0001"]["metadata"]["annotations"]["k8s-monitor.io/npu-metrics"])
-            assert len(told["chips"]) == 8
-            assert all(isinstance(told["chips"][0][key], int) for key in ("npu", "temp", "hbm_used"))
-            assert "k8s-monitor.io/npu-metrics" not in nodes["gpu-0001"]["metadata"]["annotations"]
-            before = nodes["npu-0001"]["metadata"]["resourceVersion"]
-            client.move(60)
-            node = await client.json("/api/v1/nodes/npu-0001")
-            assert int(node["metadata"]["resourceVersion"]) > int(before)
-
-    run(check())
+async def test_nodes_have_accelerators_labels_and_the_annotation_of_ascend(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        nodes = {n["metadata"]["name"]: n for n in (await client.json("/api/v1/nodes"))["items"]}
+        assert nodes["gpu-0001"]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+        assert nodes["gpu-0001"]["metadata"]["labels"]["nvidia.com/gpu.present"] == "true"
+        assert nodes["npu-0001"]["status"]["allocatable"]["huawei.com/Ascend910"] == "8"
+        told = json.loads(nodes["npu-0001"]["metadata"]["annotations"]["k8s-monitor.io/npu-metrics"])
+        assert len(told["chips"]) == 8
+        assert all(isinstance(told["chips"][0][key], int) for key in ("npu", "temp", "hbm_used"))
+        assert "k8s-monitor.io/npu-metrics" not in nodes["gpu-0001"]["metadata"]["annotations"]
+        before = nodes["npu-0001"]["metadata"]["resourceVersion"]
+        client.move(60)
+        node = await client.json("/api/v1/nodes/npu-0001")
+        assert int(node["metadata"]["resourceVersion"]) > int(before)
 
 
-def test_a_snapshot_changes_with_the_agents_reading_only(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            path = snapshot_path((await client.agents())["gpu-0001"])
-            async with client.request("one", path, **{"Accept-Encoding": "identity"}) as response:
-                tag, plain = response.headers["ETag"], await response.json()
-                assert 0 <= float(response.headers["X-AccelScope-Age"]) <= 10
-            async with client.request("one", path, **{"If-None-Match": tag}) as response:
-                assert response.status == 304
-            client.move(10)
-            async with client.request("one", path, **{"If-None-Match": tag}) as response:
-                assert response.status == 200
-                assert response.headers["Content-Encoding"] == "gzip"
-                later = await response.json()
-            assert later["taken_at"] == pytest.approx(plain["taken_at"] + 10)
-            joules = [[d["energy_joules"] for d in one["devices"]] for one in (plain, later)]
-            assert all(before < after for before, after in zip(*joules, strict=True))
-
-    run(check())
+async def test_a_snapshot_changes_with_the_agents_reading_only(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        path = snapshot_path((await client.agents())["gpu-0001"])
+        async with client.request("one", path, **{"Accept-Encoding": "identity"}) as response:
+            tag, plain = response.headers["ETag"], await response.json()
+            assert 0 <= float(response.headers["X-AccelScope-Age"]) <= 10
+        async with client.request("one", path, **{"If-None-Match": tag}) as response:
+            assert response.status == 304
+        client.move(10)
+        async with client.request("one", path, **{"If-None-Match": tag}) as response:
+            assert response.status == 200
+            assert response.headers["Content-Encoding"] == "gzip"
+            later = await response.json()
+        assert later["taken_at"] == pytest.approx(plain["taken_at"] + 10)
+        joules = [[d["energy_joules"] for d in one["devices"]] for one in (plain, later)]
+        assert all(before < after for before, after in zip(*joules, strict=True))
 
 
-def test_nodes_have_ids_of_their_own_and_memory_adds_up(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            snapshots = [await client.snapshot(name) for name in await client.agents()]
-            snapshots.append(await client.snapshot("gpu-0001", "two"))
-        for ids in (
-            [device.id for one in snapshots for device in one.devices],
-            [device.serial for one in snapshots for device in one.devices],
-            [pod.uid for one in snapshots for pod in one.pods],
-            [(pod.namespace, pod.name) for one in snapshots for pod in one.pods],
-        ):
-            assert len(ids) == len(set(ids))
-        for one in snapshots:
-            for device in one.devices:
-                pods = sum(u.memory_used_bytes or 0 for u in one.pod_usages if u.device == device.id)
-                others = sum(u.memory_used_bytes or 0 for u in one.unattributed if u.device == device.id)
-                assert pods + others == device.memory_used_bytes
-            known = {device.id for device in one.devices}
-            assert {a.device for a in one.allocations} <= known
-            assert {p.device for p in one.processes} <= known
-        idle = [u for u in snapshots[0].pod_usages if u.allocated and u.idle_seconds]
-        assert "notebook" in [usage.container for usage in idle]
-
-    run(check())
+async def test_nodes_have_ids_of_their_own_and_memory_adds_up(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        snapshots = [await client.snapshot(name) for name in await client.agents()]
+        snapshots.append(await client.snapshot("gpu-0001", "two"))
+    for ids in (
+        [device.id for one in snapshots for device in one.devices],
+        [device.serial for one in snapshots for device in one.devices],
+        [pod.uid for one in snapshots for pod in one.pods],
+        [(pod.namespace, pod.name) for one in snapshots for pod in one.pods],
+    ):
+        assert len(ids) == len(set(ids))
+    for one in snapshots:
+        for device in one.devices:
+            pods = sum(u.memory_used_bytes or 0 for u in one.pod_usages if u.device == device.id)
+            others = sum(u.memory_used_bytes or 0 for u in one.unattributed if u.device == device.id)
+            assert pods + others == device.memory_used_bytes
+        known = {device.id for device in one.devices}
+        assert {a.device for a in one.allocations} <= known
+        assert {p.device for p in one.processes} <= known
+    idle = [u for u in snapshots[0].pod_usages if u.allocated and u.idle_seconds]
+    assert "notebook" in [usage.container for usage in idle]
 
 
-def test_processes_use_their_node_and_stay_the_ones_they_were(tmp_path: Path) -> None:
+async def test_processes_use_their_node_and_stay_the_ones_they_were(tmp_path: Path) -> None:
     """Also when something happens to the node, and it is no longer shown as others are."""
 
     def starts(snapshot: Snapshot) -> dict[int, float | None]:
@@ -180,75 +168,64 @@ def test_processes_use_their_node_and_stay_the_ones_they_were(tmp_path: Path) ->
     def cpu(snapshot: Snapshot, name: str) -> float:
         return sum(process.cpu_ratio or 0.0 for process in snapshot.processes if process.name == name)
 
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            one, other = await client.snapshot("gpu-0001"), await client.snapshot("gpu-0002")
-            for process in one.processes:
-                assert process.started_at is not None
-                assert one.taken_at - 90 * 86_400 < process.started_at < one.taken_at
-                assert process.cpu_ratio is not None
-                assert process.resident_memory_bytes is not None
-                assert process.resident_memory_bytes > 0
-            assert set(starts(one).values()).isdisjoint(starts(other).values())
+    async with running(tmp_path) as client:
+        one, other = await client.snapshot("gpu-0001"), await client.snapshot("gpu-0002")
+        for process in one.processes:
+            assert process.started_at is not None
+            assert one.taken_at - 90 * 86_400 < process.started_at < one.taken_at
+            assert process.cpu_ratio is not None
+            assert process.resident_memory_bytes is not None
+            assert process.resident_memory_bytes > 0
+        assert set(starts(one).values()).isdisjoint(starts(other).values())
+        client.move(10)
+        later = await client.snapshot("gpu-0001")
+        assert starts(later) == starts(one)
+        assert [p.cpu_ratio for p in later.processes] != [p.cpu_ratio for p in one.processes]
+        client.set_faults({"kind": "idle", "cluster": "one", "node": "gpu-0001", "process": "tritonserver"})
+        for _ in range(3):
             client.move(10)
-            later = await client.snapshot("gpu-0001")
-            assert starts(later) == starts(one)
-            assert [p.cpu_ratio for p in later.processes] != [p.cpu_ratio for p in one.processes]
-            client.set_faults(
-                {"kind": "idle", "cluster": "one", "node": "gpu-0001", "process": "tritonserver"}
-            )
-            for _ in range(3):
-                client.move(10)
-                idle = await client.snapshot("gpu-0001")
-            assert starts(idle) == starts(one)
-            assert cpu(idle, "tritonserver") < cpu(one, "tritonserver") / 2
-
-    run(check())
+            idle = await client.snapshot("gpu-0001")
+        assert starts(idle) == starts(one)
+        assert cpu(idle, "tritonserver") < cpu(one, "tritonserver") / 2
 
 
-def test_a_watch_reports_nodes_that_disappear_and_return(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            version = (await client.json("/api/v1/nodes"))["metadata"]["resourceVersion"]
-            path = f"/api/v1/nodes?watch=true&resourceVersion={version}&timeoutSeconds=30"
-            async with client.request("one", path) as response:
-                client.set_faults({"kind": "node_gone", "cluster": "one", "node": "gpu-0002"})
-                gone = json.loads(await response.content.readline())
-                assert (gone["type"], gone["object"]["metadata"]["name"]) == ("DELETED", "gpu-0002")
-                assert "gpu-0002" not in await client.agents()
-                client.set_faults()
-                back = json.loads(await response.content.readline())
-                assert (back["type"], back["object"]["metadata"]["name"]) == ("ADDED", "gpu-0002")
-                assert "gpu-0002" in await client.agents()
-            async with client.request("one", "/api/v1/nodes?watch=true&resourceVersion=1") as response:
-                assert response.status == 410
-
-    run(check())
+async def test_a_watch_reports_nodes_that_disappear_and_return(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        version = (await client.json("/api/v1/nodes"))["metadata"]["resourceVersion"]
+        path = f"/api/v1/nodes?watch=true&resourceVersion={version}&timeoutSeconds=30"
+        async with client.request("one", path) as response:
+            client.set_faults({"kind": "node_gone", "cluster": "one", "node": "gpu-0002"})
+            gone = json.loads(await response.content.readline())
+            assert (gone["type"], gone["object"]["metadata"]["name"]) == ("DELETED", "gpu-0002")
+            assert "gpu-0002" not in await client.agents()
+            client.set_faults()
+            back = json.loads(await response.content.readline())
+            assert (back["type"], back["object"]["metadata"]["name"]) == ("ADDED", "gpu-0002")
+            assert "gpu-0002" in await client.agents()
+        async with client.request("one", "/api/v1/nodes?watch=true&resourceVersion=1") as response:
+            assert response.status == 410
 
 
-def test_lists_are_paged_and_selected(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            first = await client.json("/api/v1/nodes?limit=3")
-            rest = await client.json(f"/api/v1/nodes?limit=3&continue={first['metadata']['continue']}")
-            assert [len(first["items"]), len(rest["items"])] == [3, 1]
-            assert "continue" not in rest["metadata"]
-            for selector, count in (
-                ("nvidia.com/gpu.present", 3),
-                ("!nvidia.com/gpu.present", 1),
-                ("kubernetes.io/hostname in (gpu-0001, gpu-0003)", 2),
-                ("kubernetes.io/hostname notin (gpu-0001)", 3),
-                ("kubernetes.io/os=linux,kubernetes.io/hostname!=gpu-0001", 3),
-            ):
-                found = await client.json(f"/api/v1/nodes?labelSelector={selector.replace('=', '%3D')}")
-                assert len(found["items"]) == count, selector
-            async with client.request("one", "/api/v1/nodes?fieldSelector=spec.color%3Dred") as response:
-                assert response.status == 400
-
-    run(check())
+async def test_lists_are_paged_and_selected(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        first = await client.json("/api/v1/nodes?limit=3")
+        rest = await client.json(f"/api/v1/nodes?limit=3&continue={first['metadata']['continue']}")
+        assert [len(first["items"]), len(rest["items"])] == [3, 1]
+        assert "continue" not in rest["metadata"]
+        for selector, count in (
+            ("nvidia.com/gpu.present", 3),
+            ("!nvidia.com/gpu.present", 1),
+            ("kubernetes.io/hostname in (gpu-0001, gpu-0003)", 2),
+            ("kubernetes.io/hostname notin (gpu-0001)", 3),
+            ("kubernetes.io/os=linux,kubernetes.io/hostname!=gpu-0001", 3),
+        ):
+            found = await client.json(f"/api/v1/nodes?labelSelector={selector.replace('=', '%3D')}")
+            assert len(found["items"]) == count, selector
+        async with client.request("one", "/api/v1/nodes?fieldSelector=spec.color%3Dred") as response:
+            assert response.status == 400
 
 
-def test_nvidia_smi_in_a_driver_pod_matches_the_agent(tmp_path: Path) -> None:
+async def test_nvidia_smi_in_a_driver_pod_matches_the_agent(tmp_path: Path) -> None:
     async def ask(client: Client, pod: str, *command: str) -> tuple[str, Any]:
         words = "&".join(f"command={word}" for word in command)
         url = client.fleet.urls["one"] + f"/api/v1/namespaces/gpu-operator/pods/{pod}/exec?{words}&stdout=1"
@@ -263,100 +240,83 @@ def test_nvidia_smi_in_a_driver_pod_matches_the_agent(tmp_path: Path) -> None:
                     frames[message.data[0]] = frames.get(message.data[0], b"") + message.data[1:]
         return frames.get(1, b"").decode(), json.loads(frames[3])
 
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            pods = (await client.json("/api/v1/namespaces/gpu-operator/pods"))["items"]
-            assert len(pods) == 3
-            pod = next(p["metadata"]["name"] for p in pods if p["spec"]["nodeName"] == "gpu-0001")
-            query = "--query-gpu%3Duuid,utilization.gpu,memory.used"
-            text, status = await ask(client, pod, "nvidia-smi", query, "--format%3Dcsv,noheader,nounits")
-            snapshot = await client.snapshot("gpu-0001")
-            told = [line.split(", ") for line in text.splitlines()]
-            assert status["status"] == "Success"
-            assert told == [
-                [d.uuid, str(round(100 * (d.utilization_ratio or 0))), str((d.memory_used_bytes or 0) >> 20)]
-                for d in snapshot.devices
-            ]
-            text, _ = await ask(client, pod, "nvidia-smi", query, "--format%3Dcsv")
-            assert text.splitlines()[0] == "uuid, utilization.gpu [%], memory.used [MiB]"
-            text, _ = await ask(client, pod, "nvidia-smi", "pmon", "-s", "um", "-c", "1")
-            assert {int(line.split()[1]) for line in text.splitlines()[2:]} == {
-                p.pid for p in snapshot.processes
-            }
-            _, status = await ask(client, pod, "sh", "-c", "true")
-            assert status["details"]["causes"][0]["message"] == "127"
-
-    run(check())
+    async with running(tmp_path) as client:
+        pods = (await client.json("/api/v1/namespaces/gpu-operator/pods"))["items"]
+        assert len(pods) == 3
+        pod = next(p["metadata"]["name"] for p in pods if p["spec"]["nodeName"] == "gpu-0001")
+        query = "--query-gpu%3Duuid,utilization.gpu,memory.used"
+        text, status = await ask(client, pod, "nvidia-smi", query, "--format%3Dcsv,noheader,nounits")
+        snapshot = await client.snapshot("gpu-0001")
+        told = [line.split(", ") for line in text.splitlines()]
+        assert status["status"] == "Success"
+        assert told == [
+            [d.uuid, str(round(100 * (d.utilization_ratio or 0))), str((d.memory_used_bytes or 0) >> 20)]
+            for d in snapshot.devices
+        ]
+        text, _ = await ask(client, pod, "nvidia-smi", query, "--format%3Dcsv")
+        assert text.splitlines()[0] == "uuid, utilization.gpu [%], memory.used [MiB]"
+        text, _ = await ask(client, pod, "nvidia-smi", "pmon", "-s", "um", "-c", "1")
+        assert {int(line.split()[1]) for line in text.splitlines()[2:]} == {p.pid for p in snapshot.processes}
+        _, status = await ask(client, pod, "sh", "-c", "true")
+        assert status["details"]["causes"][0]["message"] == "127"
 
 
-def test_a_device_fault_affects_only_the_snapshot_of_its_node(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            well = await client.snapshot("gpu-0001")
-            client.set_faults(
-                {"kind": "hot", "cluster": "one", "node": "gpu-0001", "device": 0},
-                {"kind": "lost", "cluster": "one", "node": "gpu-0001", "device": 1},
-                {"kind": "ecc_storm", "cluster": "one", "node": "npu-0001", "device": 3},
-            )
-            client.move(20)
-            hot, lost = (await client.snapshot("gpu-0001")).devices
-            assert hot.health.state is HealthState.WARNING
-            assert hot.temperature_celsius is not None
-            assert hot.temperature_celsius > (hot.temperature_slowdown_celsius or 0)
-            assert (hot.energy_joules or 0) > (well.devices[0].energy_joules or 0)
-            assert (lost.health.state, lost.stale, lost.power_watts) == (HealthState.LOST, True, None)
-            assert lost.id == well.devices[1].id
-            assert (await client.snapshot("npu-0001")).devices[3].health.state is HealthState.CRITICAL
-            assert all(d.health.state is HealthState.OK for d in (await client.snapshot("gpu-0002")).devices)
-            client.set_faults()
-            client.move(20)
-            mended = await client.snapshot("gpu-0001")
-            assert mended.devices[0].health.state is HealthState.OK
-            storm = (await client.snapshot("npu-0001")).devices[3].ecc
-            assert any(count.severity == "uncorrected" and count.count for count in storm)
-
-    run(check())
+async def test_a_device_fault_affects_only_the_snapshot_of_its_node(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        well = await client.snapshot("gpu-0001")
+        client.set_faults(
+            {"kind": "hot", "cluster": "one", "node": "gpu-0001", "device": 0},
+            {"kind": "lost", "cluster": "one", "node": "gpu-0001", "device": 1},
+            {"kind": "ecc_storm", "cluster": "one", "node": "npu-0001", "device": 3},
+        )
+        client.move(20)
+        hot, lost = (await client.snapshot("gpu-0001")).devices
+        assert hot.health.state is HealthState.WARNING
+        assert hot.temperature_celsius is not None
+        assert hot.temperature_celsius > (hot.temperature_slowdown_celsius or 0)
+        assert (hot.energy_joules or 0) > (well.devices[0].energy_joules or 0)
+        assert (lost.health.state, lost.stale, lost.power_watts) == (HealthState.LOST, True, None)
+        assert lost.id == well.devices[1].id
+        assert (await client.snapshot("npu-0001")).devices[3].health.state is HealthState.CRITICAL
+        assert all(d.health.state is HealthState.OK for d in (await client.snapshot("gpu-0002")).devices)
+        client.set_faults()
+        client.move(20)
+        mended = await client.snapshot("gpu-0001")
+        assert mended.devices[0].health.state is HealthState.OK
+        storm = (await client.snapshot("npu-0001")).devices[3].ecc
+        assert any(count.severity == "uncorrected" and count.count for count in storm)
 
 
-def test_a_workload_may_have_idled_since_before_the_start(tmp_path: Path) -> None:
+async def test_a_workload_may_have_idled_since_before_the_start(tmp_path: Path) -> None:
     faults = "faults: [{kind: idle, cluster: one, node: gpu-0001, process: tritonserver, from: -2400}]"
-
-    async def check() -> None:
-        async with running(tmp_path, DESCRIPTION + faults) as client:
-            for later in (0, 10):
-                client.move(later)
-                snapshot = await client.snapshot("gpu-0001")
-                usage = next(u for u in snapshot.pod_usages if u.container == "tritonserver")
-                assert not usage.utilization_ratio
-                assert usage.idle_seconds is not None
-                assert 2400 + later - 20 <= usage.idle_seconds <= 2400 + later + 60
-                assert min(p.started_at or 0 for p in snapshot.processes) < snapshot.taken_at - 2400
-            other = await client.snapshot("gpu-0002")
-            assert all((u.idle_seconds or 0) < 2400 for u in other.pod_usages)
-
-    run(check())
+    async with running(tmp_path, DESCRIPTION + faults) as client:
+        for later in (0, 10):
+            client.move(later)
+            snapshot = await client.snapshot("gpu-0001")
+            usage = next(u for u in snapshot.pod_usages if u.container == "tritonserver")
+            assert not usage.utilization_ratio
+            assert usage.idle_seconds is not None
+            assert 2400 + later - 20 <= usage.idle_seconds <= 2400 + later + 60
+            assert min(p.started_at or 0 for p in snapshot.processes) < snapshot.taken_at - 2400
+        other = await client.snapshot("gpu-0002")
+        assert all((u.idle_seconds or 0) < 2400 for u in other.pod_usages)
 
 
-def test_an_idle_workload_keeps_its_memory(tmp_path: Path) -> None:
+async def test_an_idle_workload_keeps_its_memory(tmp_path: Path) -> None:
     def usage(snapshot: Snapshot, container: str) -> Any:
         return next(u for u in snapshot.pod_usages if u.container == container)
 
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            before = usage(await client.snapshot("gpu-0001"), "tritonserver")
-            assert before.utilization_ratio
-            client.set_faults(
-                {"kind": "idle", "cluster": "one", "node": "gpu-0001", "process": "tritonserver"}
-            )
-            for _ in range(3):
-                client.move(10)
-                idle = usage(await client.snapshot("gpu-0001"), "tritonserver")
-            assert not idle.utilization_ratio
-            assert idle.memory_used_bytes == before.memory_used_bytes
-            assert idle.idle_seconds >= 10
-            assert idle.energy_joules >= before.energy_joules
-
-    run(check())
+    async with running(tmp_path) as client:
+        before = usage(await client.snapshot("gpu-0001"), "tritonserver")
+        assert before.utilization_ratio
+        client.set_faults({"kind": "idle", "cluster": "one", "node": "gpu-0001", "process": "tritonserver"})
+        for _ in range(3):
+            client.move(10)
+            idle = usage(await client.snapshot("gpu-0001"), "tritonserver")
+        assert not idle.utilization_ratio
+        assert idle.memory_used_bytes == before.memory_used_bytes
+        assert idle.idle_seconds >= 10
+        assert idle.energy_joules >= before.energy_joules
 
 
 @pytest.mark.parametrize(
@@ -368,37 +328,31 @@ def test_an_idle_workload_keeps_its_memory(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_an_agent_that_misbehaves(tmp_path: Path, fault: dict[str, Any], status: int) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            client.set_faults({**fault, "cluster": "one", "node": "gpu-0002"})
-            pods = await client.agents()
-            async with client.request("one", snapshot_path(pods["gpu-0002"])) as response:
-                body = await response.read()
-                assert response.status == status
-            if fault["kind"] == "agent_garbage":
-                with pytest.raises(json.JSONDecodeError):
-                    json.loads(body)
-            await client.snapshot("gpu-0001")
-
-    run(check())
+async def test_an_agent_that_misbehaves(tmp_path: Path, fault: dict[str, Any], status: int) -> None:
+    async with running(tmp_path) as client:
+        client.set_faults({**fault, "cluster": "one", "node": "gpu-0002"})
+        pods = await client.agents()
+        async with client.request("one", snapshot_path(pods["gpu-0002"])) as response:
+            body = await response.read()
+            assert response.status == status
+        if fault["kind"] == "agent_garbage":
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(body)
+        await client.snapshot("gpu-0001")
 
 
-def test_a_hanging_agent_does_not_delay_others(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            client.set_faults(
-                {"kind": "agent_hang", "cluster": "one", "node": "gpu-0002"},
-                {"kind": "api_hang", "cluster": "two"},
-            )
-            pod = (await client.agents())["gpu-0002"]
-            for cluster, path in (("one", snapshot_path(pod)), ("two", "/version")):
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.3), client.request(cluster, path):
-                        pass
-            await client.snapshot("gpu-0001")
-
-    run(check())
+async def test_a_hanging_agent_does_not_delay_others(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        client.set_faults(
+            {"kind": "agent_hang", "cluster": "one", "node": "gpu-0002"},
+            {"kind": "api_hang", "cluster": "two"},
+        )
+        pod = (await client.agents())["gpu-0002"]
+        for cluster, path in (("one", snapshot_path(pod)), ("two", "/version")):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3), client.request(cluster, path):
+                    pass
+        await client.snapshot("gpu-0001")
 
 
 @pytest.mark.parametrize(
@@ -429,34 +383,28 @@ def test_an_agent_of_another_schema(tmp_path: Path, version: str, readable: bool
 @pytest.mark.parametrize(
     ("kind", "status"), [("api_unauthorized", 401), ("api_forbidden", 403), ("api_garbage", 200)]
 )
-def test_an_api_server_that_misbehaves(tmp_path: Path, kind: str, status: int) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            client.set_faults({"kind": kind, "cluster": "one"})
-            async with client.request("one", "/api/v1/nodes") as response:
-                body = await response.read()
-                assert response.status == status
-            if status == 200:
-                with pytest.raises(json.JSONDecodeError):
-                    json.loads(body)
-            await client.agents("two")
-            client.set_faults()
-            await client.agents("one")
-
-    run(check())
+async def test_an_api_server_that_misbehaves(tmp_path: Path, kind: str, status: int) -> None:
+    async with running(tmp_path) as client:
+        client.set_faults({"kind": kind, "cluster": "one"})
+        async with client.request("one", "/api/v1/nodes") as response:
+            body = await response.read()
+            assert response.status == status
+        if status == 200:
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(body)
+        await client.agents("two")
+        client.set_faults()
+        await client.agents("one")
 
 
-def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client:
-            client.set_faults({"kind": "api_down", "cluster": "one"}, {"kind": "api_flood", "cluster": "two"})
-            with pytest.raises(aiohttp.ClientError):
-                async with client.request("one", "/api/v1/nodes"):
-                    pass
-            async with client.request("two", "/api/v1/nodes") as response:
-                assert len(await response.content.readexactly(5 << 20)) == 5 << 20
-
-    run(check())
+async def test_an_api_server_that_is_down_or_never_ends(tmp_path: Path) -> None:
+    async with running(tmp_path) as client:
+        client.set_faults({"kind": "api_down", "cluster": "one"}, {"kind": "api_flood", "cluster": "two"})
+        with pytest.raises(aiohttp.ClientError):
+            async with client.request("one", "/api/v1/nodes"):
+                pass
+        async with client.request("two", "/api/v1/nodes") as response:
+            assert len(await response.content.readexactly(5 << 20)) == 5 << 20
 
 
 @pytest.mark.parametrize(
@@ -489,14 +437,11 @@ def test_faults_of_the_description_have_times_and_a_bad_file_changes_nothing(
     assert told in caplog.text
 
 
-def test_a_compressed_answer_is_the_plain_one(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with running(tmp_path) as client, aiohttp.ClientSession(auto_decompress=False) as session:
-            raw = Client(client.fleet, session, [0.0])
-            path = snapshot_path((await client.agents())["gpu-0001"])
-            async with raw.request("one", path, **{"Accept-Encoding": "gzip"}) as response:
-                packed = gzip.decompress(await response.read())
-            async with raw.request("one", path, **{"Accept-Encoding": "identity"}) as response:
-                assert await response.read() == packed
-
-    run(check())
+async def test_a_compressed_answer_is_the_plain_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as client, aiohttp.ClientSession(auto_decompress=False) as session:
+        raw = Client(client.fleet, session, [0.0])
+        path = snapshot_path((await client.agents())["gpu-0001"])
+        async with raw.request("one", path, **{"Accept-Encoding": "gzip"}) as response:
+            packed = gzip.decompress(await response.read())
+        async with raw.request("one", path, **{"Accept-Encoding": "identity"}) as response:
+            assert await response.read() == packed

@@ -96,24 +96,19 @@ def test_rows_equal_those_of_the_agents_source(monkeypatch: pytest.MonkeyPatch, 
     assert {(p.cpu_ratio, p.resident_memory_bytes, p.started_at) for p in processes} == {(None, None, None)}
 
 
-def test_a_page_is_read_once() -> None:
-    async def read() -> None:
-        store = StubStore([agent(node("n1", "a")), agent(node("n2", "b"))], NOW)
-        async with reading(store.answer) as cluster:
-            assert len(await cluster.reports()) == 2
-            store.asked.clear()
-            outcome, sayings = await cluster.refresh()
-            assert outcome == SourceOutcome(up=True, expected=2, answered=2)
-            assert sayings == [
-                NodeUnchanged(node=name, source=SourceKind.PROMETHEUS) for name in ("n1", "n2")
-            ]
-            assert len(store.asked) == 2
-            store.agents = [agent(node("n1", "a")), agent(node("n2", "b", taken_at=TAKEN_AT + 4))]
-            assert [report.node for report in await cluster.reports()] == ["n2"]
-            # All about one moment by the store's clock.
-            assert {form["time"] for form in store.asked if "time" in form} == {f"{NOW:.3f}"}
-
-    run(read())
+async def test_a_page_is_read_once() -> None:
+    store = StubStore([agent(node("n1", "a")), agent(node("n2", "b"))], NOW)
+    async with reading(store.answer) as cluster:
+        assert len(await cluster.reports()) == 2
+        store.asked.clear()
+        outcome, sayings = await cluster.refresh()
+        assert outcome == SourceOutcome(up=True, expected=2, answered=2)
+        assert sayings == [NodeUnchanged(node=name, source=SourceKind.PROMETHEUS) for name in ("n1", "n2")]
+        assert len(store.asked) == 2
+        store.agents = [agent(node("n1", "a")), agent(node("n2", "b", taken_at=TAKEN_AT + 4))]
+        assert [report.node for report in await cluster.reports()] == ["n2"]
+        # All about one moment by the store's clock.
+        assert {form["time"] for form in store.asked if "time" in form} == {f"{NOW:.3f}"}
 
 
 @pytest.mark.parametrize(
@@ -135,45 +130,38 @@ def test_a_reading_is_as_old_as_the_page(collected_at: float, scraped_at: float,
     assert report.snapshot.taken_at == collected_at
 
 
-def test_a_node_whose_clock_is_behind_is_not_stale() -> None:
+async def test_a_node_whose_clock_is_behind_is_not_stale() -> None:
     """A new page cannot be older than the scrape before it."""
-
-    async def read() -> None:
-        store = StubStore([agent(node("n1", "a", taken_at=NOW - 1000), scraped_at=NOW - 2)], NOW)
-        async with reading(store.answer) as cluster:
-            assert (await cluster.reports())[0].taken_at == pytest.approx(HERE - 1000)
-            store.now = NOW + 15
-            store.agents = [agent(node("n1", "a", taken_at=NOW - 985), scraped_at=NOW + 13)]
-            [report] = await cluster.reports()
-            assert report.taken_at == pytest.approx(HERE - 17)
-            assert report.snapshot.interval_seconds == pytest.approx(15)
-
-    run(read())
+    store = StubStore([agent(node("n1", "a", taken_at=NOW - 1000), scraped_at=NOW - 2)], NOW)
+    async with reading(store.answer) as cluster:
+        assert (await cluster.reports())[0].taken_at == pytest.approx(HERE - 1000)
+        store.now = NOW + 15
+        store.agents = [agent(node("n1", "a", taken_at=NOW - 985), scraped_at=NOW + 13)]
+        [report] = await cluster.reports()
+        assert report.taken_at == pytest.approx(HERE - 17)
+        assert report.snapshot.interval_seconds == pytest.approx(15)
 
 
-def test_nodes_without_series_fail_once_and_come_back() -> None:
-    async def read() -> None:
-        first, second = agent(node("n1", "a")), agent(node("n2", "b"))
-        store = StubStore([first, second], NOW)
-        async with reading(store.answer) as cluster:
-            await cluster.reports()
-            store.agents = [first]
-            outcome, sayings = await cluster.refresh()
-            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
-            [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
-            assert (failure.node, failure.reason) == ("n2", "no_series")
-            outcome, sayings = await cluster.refresh()
-            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
-            assert not any(isinstance(saying, NodeFailure) for saying in sayings)
-            store.agents = []
-            outcome, _ = await cluster.refresh()
-            assert (outcome.up, outcome.reason, outcome.expected) == (False, "no_series", 2)
-            store.agents = [first, second]
-            outcome, sayings = await cluster.refresh()
-            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 2)
-            assert all(isinstance(saying, NodeReport) for saying in sayings)
-
-    run(read())
+async def test_nodes_without_series_fail_once_and_come_back() -> None:
+    first, second = agent(node("n1", "a")), agent(node("n2", "b"))
+    store = StubStore([first, second], NOW)
+    async with reading(store.answer) as cluster:
+        await cluster.reports()
+        store.agents = [first]
+        outcome, sayings = await cluster.refresh()
+        assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+        [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
+        assert (failure.node, failure.reason) == ("n2", "no_series")
+        outcome, sayings = await cluster.refresh()
+        assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+        assert not any(isinstance(saying, NodeFailure) for saying in sayings)
+        store.agents = []
+        outcome, _ = await cluster.refresh()
+        assert (outcome.up, outcome.reason, outcome.expected) == (False, "no_series", 2)
+        store.agents = [first, second]
+        outcome, sayings = await cluster.refresh()
+        assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 2)
+        assert all(isinstance(saying, NodeReport) for saying in sayings)
 
 
 def test_a_store_without_series_of_the_cluster_is_up_with_a_reason() -> None:
@@ -264,25 +252,20 @@ def test_a_node_without_devices_is_a_node() -> None:
     assert report.snapshot.devices == ()
 
 
-def test_a_partial_answer_is_used_and_reported() -> None:
-    async def read() -> None:
-        store = StubStore(
-            [agent(node("n1", "a")), agent(node("n2"))], NOW, warnings=["no store in Oslo\nat all"]
+async def test_a_partial_answer_is_used_and_reported() -> None:
+    store = StubStore([agent(node("n1", "a")), agent(node("n2"))], NOW, warnings=["no store in Oslo\nat all"])
+    async with reading(store.answer) as cluster:
+        outcome, sayings = await cluster.refresh()
+        assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
+        assert (outcome.reason, outcome.text) == (
+            "partial",
+            "the store returned a partial answer: no store in Oslo at all",
         )
-        async with reading(store.answer) as cluster:
-            outcome, sayings = await cluster.refresh()
-            assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
-            assert (outcome.reason, outcome.text) == (
-                "partial",
-                "the store returned a partial answer: no store in Oslo at all",
-            )
-            kinds = {saying.node: type(saying) for saying in sayings}
-            # One that shows no device may have some that are missing: it is not told to have none.
-            assert kinds == {"n1": NodeReport, "n2": NodeFailure}
-            store.warnings = ()
-            assert {report.node for report in await cluster.reports()} == {"n1", "n2"}
-
-    run(read())
+        kinds = {saying.node: type(saying) for saying in sayings}
+        # One that shows no device may have some that are missing: it is not told to have none.
+        assert kinds == {"n1": NodeReport, "n2": NodeFailure}
+        store.warnings = ()
+        assert {report.node for report in await cluster.reports()} == {"n1", "n2"}
 
 
 def test_a_partial_answer_without_series_is_an_error() -> None:

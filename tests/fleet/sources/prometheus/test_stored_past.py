@@ -212,20 +212,17 @@ def test_a_failed_store_is_tried_again_by_a_single_query(
 
 
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_rejected_query_does_not_affect_the_next(status: int) -> None:
-    async def read() -> None:
-        long = store(10.0)
+async def test_a_rejected_query_does_not_affect_the_next(status: int) -> None:
+    long = store(10.0)
 
-        async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            form = parse_qs((await request.read()).decode())
-            many = float(form["end"][0]) - float(form["start"][0]) > 3600
-            return web.Response(status=status) if many else await long(request)
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        form = parse_qs((await request.read()).decode())
+        many = float(form["end"][0]) - float(form["start"][0]) > 3600
+        return web.Response(status=status) if many else await long(request)
 
-        async with past_of(berlin=handler) as past:
-            assert await past.series("cluster", "berlin", since=START - 86400, until=START) is None
-            assert await asked(past, "cluster", "berlin") is not None
-
-    run(read())
+    async with past_of(berlin=handler) as past:
+        assert await past.series("cluster", "berlin", since=START - 86400, until=START) is None
+        assert await asked(past, "cluster", "berlin") is not None
 
 
 @pytest.mark.parametrize("scope", ["fleet", "vendor", "model", "namespace"])
@@ -254,15 +251,12 @@ def test_there_is_no_sum_if_a_cluster_is_missing(others: dict[str, Handler | Non
     assert run(read()) is None
 
 
-def test_a_removed_or_changed_cluster_is_not_queried() -> None:
-    async def read() -> None:
-        async with past_of(berlin=store(10.0)) as past:
-            assert await asked(past, "cluster", "berlin") is not None
-            await past.declare([ClusterEntry(id="berlin")])
-            assert await asked(past, "cluster", "berlin") is None
-            assert await asked(past, "fleet", None) is None
-
-    run(read())
+async def test_a_removed_or_changed_cluster_is_not_queried() -> None:
+    async with past_of(berlin=store(10.0)) as past:
+        assert await asked(past, "cluster", "berlin") is not None
+        await past.declare([ClusterEntry(id="berlin")])
+        assert await asked(past, "cluster", "berlin") is None
+        assert await asked(past, "fleet", None) is None
 
 
 def test_devices_of_all_clusters_that_answer() -> None:
