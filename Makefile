@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 # Folders with Python code, and scripts outside of them.
-CODE := src tests bench demo fuzz monitoring soak
+CODE := src tests bench tools
 SCRIPTS := $(addprefix scripts/,audit coverage dashboards demo docs manifests mutate pictures protobuf sbom structure) \
 	deploy/image/install.py deploy/image/compile_library.py deploy/image/collect-wheels setup.py
 
@@ -73,8 +73,8 @@ fuzz: ## fuzz the parsers (FUZZ_SECONDS=60 in total; ARGS="SOURCE SECONDS": one 
 prove: ## run the long tests (1½ to 2 hours): soak, long fuzzing, mutation testing, benchmark with peers
 	@scripts/setup --need compiler --need openssl --need node-exporter
 	@failed=; try() { printf '\n=== %s\n' "$$*"; "$$@" || failed="$$failed; $$*"; }; \
-	try $(BIN)/python -m soak; \
-	try $(BIN)/python -m soak.hostile_agent; \
+	try $(BIN)/python -m tools.soak; \
+	try $(BIN)/python -m tools.soak.hostile_agent; \
 	try env FUZZ_SECONDS=600 scripts/fuzz; \
 	try $(BIN)/python scripts/mutate; \
 	try $(BIN)/python -m bench --peers --only exporters; \

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from demo.children import ChildEnded, Children
 from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.demo.children import ChildEnded, Children
 
 
 def test_one_that_ends_early_is_named_with_its_last_lines(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_one_that_ends_early_is_named_with_its_last_lines(tmp_path: Path) -> Non
 def test_one_that_ignores_being_told_to_end_is_ended_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("demo.children._END_SECONDS", 0.3)
+    monkeypatch.setattr("tools.demo.children._END_SECONDS", 0.3)
     with Children(tmp_path) as children:
         stubborn = children.start("stubborn", "sh", "-c", "trap '' TERM; echo set; while :; do sleep 1; done")
         children.wait_for(stubborn, lambda: "set" in stubborn.said())
@@ -39,7 +39,7 @@ def test_they_end_also_where_the_demo_is_killed(tmp_path: Path) -> None:
     program = f"""
 import os, signal
 from pathlib import Path
-from demo.children import Children
+from tools.demo.children import Children
 children = Children(Path({str(tmp_path)!r}))
 child = children.start("sleeper", "sleep", "600")
 print(child.process.pid, flush=True)

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo.children import ChildEnded
-from demo.folder import demo_folder, remove_dead
-from demo.running import Demo
-from demo.settings import Settings
-from demo.story import Story
 from tests.processes import runs
 from tests.repository import REPOSITORY
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.demo.children import ChildEnded
+from tools.demo.folder import demo_folder, remove_dead
+from tools.demo.running import Demo
+from tools.demo.settings import Settings
+from tools.demo.story import Story
 
 SMALL = Settings(nodes=1, prometheus=False, port=0, agent_port=0)
 

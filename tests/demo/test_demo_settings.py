@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from demo.settings import HOST, BadSetting, Settings, free_port
+from tools.demo.settings import HOST, BadSetting, Settings, free_port
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from demo.pictures.terminal import as_html, plain, terminal
+from tools.demo.pictures.terminal import as_html, plain, terminal
 
 
 def spans(screen: str) -> list[tuple[str, str]]:

@@ -4,10 +4,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from demo.clusters import CLUSTERS, LAB_NODE, counts, description, write_kinds
-from demo.lab import Lab
-from demo.scenes import SCENES, SETTINGS_CHANGE
-from demo.story import ROUND_SECONDS, Story, changes, gone_on_before
+from tools.demo.clusters import CLUSTERS, LAB_NODE, counts, description, write_kinds
+from tools.demo.lab import Lab
+from tools.demo.scenes import SCENES, SETTINGS_CHANGE
+from tools.demo.story import ROUND_SECONDS, Story, changes, gone_on_before
 
 from accelscope.model import IDLE_SECONDS
 from accelscope.simulate import load_node

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 import yaml
-from demo.prometheus import configuration
-from demo.running import Demo
-from demo.settings import Settings
-from demo.story import Happening, Story
 from tests.e2e.kubernetes import binaries
 from tests.e2e.prometheus_server import PrometheusApi
 from tests.ports import free_port
 from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.demo.prometheus import configuration
+from tools.demo.running import Demo
+from tools.demo.settings import Settings
+from tools.demo.story import Happening, Story
 
 EXAMPLE = CHART / "examples" / "scrape-config.yaml"
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)

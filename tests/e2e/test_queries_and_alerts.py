@@ -15,8 +15,6 @@ from typing import Any
 import grpc
 import pytest
 import yaml
-from demo.story import Happening, Story
-from monitoring.rules.document import ALERTS
 from tests.agent_process import AgentProcess
 from tests.deviceplugin.fake_kubelet import FakeKubelet
 from tests.deviceplugin.running_plugin import settings_of
@@ -25,9 +23,11 @@ from tests.monitoring.grafana_queries import PanelQuery, Store, choices, unanswe
 from tests.ports import free_port
 from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.demo import Demo, Settings, prometheus
+from tools.demo.story import Happening, Story
+from tools.monitoring.rules.document import ALERTS
 
 from accelscope.simulate import SimulatedNode, load_node
-from demo import Demo, Settings, prometheus
 
 DASHBOARDS = {
     path.stem: json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))

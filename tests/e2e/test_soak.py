@@ -10,7 +10,7 @@ from tests.e2e.proofs import run
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    finished = run(sys.executable, "-m", "soak", "--short", seconds=600)
+    finished = run(sys.executable, "-m", "tools.soak", "--short", seconds=600)
     assert "Soak\n----" in finished.stdout, finished.stdout + finished.stderr
     return finished.stdout
 

@@ -4,10 +4,10 @@ import math
 import time
 
 import pytest
+from tools.fuzz import answers, seeds
 
 from accelscope.model import Device, Process, Rejection, Vendor
 from accelscope.parsing import Parsed, Source, sources
-from fuzz import answers, seeds
 
 
 def device(**values: object) -> Parsed:
@@ -35,7 +35,7 @@ def test_every_source_has_seeds_that_are_readings(source: str) -> None:
 @pytest.mark.parametrize("source", sources())
 def test_what_the_fuzzer_kept_is_answered_rightly(source: str) -> None:
     kept = seeds.kept(source)
-    assert kept, "python -m fuzz.keep makes it"
+    assert kept, "python -m tools.fuzz.keep makes it"
     for path in kept:
         answers.examine(sources()[source], path.read_bytes().decode(errors="replace"))
     assert sum(path.stat().st_size for path in kept) < 8 << 10

@@ -1,7 +1,7 @@
 """What a run of the engine is taken for, by what it printed."""
 
 import pytest
-from fuzz.run import outcome
+from tools.fuzz.run import outcome
 
 TRIED = """INFO: seed corpus: files: 5
 #6\tINITED cov: 110 ft: 130 corp: 5/1Kb exec/s: 0 rss: 90Mb

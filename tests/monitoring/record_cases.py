@@ -1,6 +1,5 @@
 """Test cases of the recording rules."""
 
-from monitoring.rules.recording import TEMPERATURE_BOUNDS
 from tests.monitoring.rule_case import (
     DEVICE,
     INFO,
@@ -14,6 +13,7 @@ from tests.monitoring.rule_case import (
     of_target,
     series,
 )
+from tools.monitoring.rules.recording import TEMPERATURE_BOUNDS
 
 _MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
 _NAMESPACE = {"cluster": "berlin", "namespace": "research", "vendor": "nvidia", "model": "H100"}

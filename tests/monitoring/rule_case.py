@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from monitoring.rules.rule import Alert, Record
+from tools.monitoring.rules.rule import Alert, Record
 
 Series = Mapping[str, str]  # series -> values one minute apart, in promtool's notation
 

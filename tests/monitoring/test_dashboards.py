@@ -13,11 +13,11 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from monitoring.dashboards.panels import Query, lines
-from monitoring.promql import FAMILIES, UnknownName, checked
-from monitoring.rules.recording import RECORDED
 from tests.monitoring.grafana_queries import fill_in, queries, variable_queries
 from tests.repository import CHART
+from tools.monitoring.dashboards.panels import Query, lines
+from tools.monitoring.promql import FAMILIES, UnknownName, checked
+from tools.monitoring.rules.recording import RECORDED
 
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(CHART.glob("dashboards/*.json"))}
 PANELS = [

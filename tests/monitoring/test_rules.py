@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
-from monitoring.promql import UnknownName, checked
-from monitoring.rules.document import ALERTS
-from monitoring.rules.recording import RECORDED, RECORDING
-from monitoring.rules.rule import Record, Severity
 from tests.monitoring import device_alert_cases, record_cases, service_alert_cases
 from tests.monitoring.promtool import promtool
 from tests.monitoring.rule_case import alert_groups, only, record_groups, write
 from tests.repository import CHART, REPOSITORY
+from tools.monitoring.promql import UnknownName, checked
+from tools.monitoring.rules.document import ALERTS
+from tools.monitoring.rules.recording import RECORDED, RECORDING
+from tools.monitoring.rules.rule import Record, Severity
 
 from accelscope.model import FAULT_THROTTLES
 

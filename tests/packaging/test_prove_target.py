@@ -8,7 +8,13 @@ import pytest
 from tests.programs import script
 from tests.repository import REPOSITORY
 
-PARTS = ["-m soak", "-m soak.hostile_agent", "fuzz", "scripts/mutate", "-m bench --peers --only exporters"]
+PARTS = [
+    "-m tools.soak",
+    "-m tools.soak.hostile_agent",
+    "fuzz",
+    "scripts/mutate",
+    "-m bench --peers --only exporters",
+]
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""An agent that tries to fill the fleet's memory, for a few refreshes; `python -m soak.hostile_agent` does an
-hour's."""
+"""An agent tries to fill the fleet's memory, for a few refreshes (an hour: `python -m tools.soak.hostile_agent`)."""
 
 from pathlib import Path
 
 import pytest
-from soak.hostile_agent import ATTACKS, run
+from tools.soak.hostile_agent import ATTACKS, run
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -5,10 +5,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from soak.agent import Sample
-from soak.churn import ChurningNode
-from soak.length import DAY, Length
-from soak.verdict import answered, findings, slope, table
+from tools.soak.agent import Sample
+from tools.soak.churn import ChurningNode
+from tools.soak.length import DAY, Length
+from tools.soak.verdict import answered, findings, slope, table
 
 LENGTH = Length(steps=240, periods=24, rss_tolerance_bytes=1 << 20)
 USUAL = Sample(rss_bytes=38 << 20, threads=10, files=16, series=1700, processes=200, pods=20)

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import demo.running
 import pytest
-from demo.running import Demo
-from demo.settings import Settings
-from demo.story import gone_on_before
+import tools.demo.running
 from playwright.sync_api import Browser, Page
 from tests.e2e.browser.screens import WIDE
 from tests.e2e.prometheus_server import PrometheusApi
 from tests.waiting import PATIENCE_SECONDS, wait_until
+from tools.demo.running import Demo
+from tools.demo.settings import Settings
+from tools.demo.story import gone_on_before
 
 ACCELSCOPE = str(Path(sys.executable).with_name("accelscope"))
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
@@ -45,7 +45,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         return [*gone_on_before(description), *idle]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo.running, "gone_on_before", faults)
+        patch.setattr(tools.demo.running, "gone_on_before", faults)
         with Demo(tmp_path_factory.mktemp("demo"), SETTINGS, story=False) as started:
             yield started
 

@@ -1,0 +1,1 @@
+"""Programs beside the product: demo, fuzzing, soak tests, and the generator of dashboards and rules."""
