@@ -1,4 +1,4 @@
-"""An agent tries to fill the fleet's memory, for a few refreshes (an hour: `python -m tools.soak.hostile_agent`)."""
+"""An agent tries to fill the fleet's memory. `tools.soak.hostile_agent` does it for an hour."""
 
 from pathlib import Path
 
