@@ -44,7 +44,7 @@ import importlib, pkgutil, sys
 others = set({OTHER_COMMANDS})
 for name in sys.argv[1:]:
     package = importlib.import_module("accelscope." + name)
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    for module in pkgutil.walk_packages(getattr(package, "__path__", []), package.__name__ + "."):
         if not module.name.endswith(".__main__") and not set(module.name.split(".")) & others:
             importlib.import_module(module.name)
 print("\\n".join(sys.modules))

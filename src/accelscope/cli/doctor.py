@@ -16,8 +16,8 @@ configuration file as the agent. In Kubernetes, run it in the container of the a
 
   kubectl exec -n NAMESPACE POD -- accelscope doctor
 
-Exit code: 0 no problems (a node without a driver is not a problem), 1 warnings,
-2 errors or an invalid setting."""
+Exit code: 0 no problems (a node without a driver is not one), 1 warnings, 2 errors or
+an invalid setting."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
