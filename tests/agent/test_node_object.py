@@ -145,7 +145,7 @@ def test_a_rejected_write_affects_only_the_annotation(api: NodeApi, tmp_path: Pa
         agent.until(lambda s: bool(s.sinks) and s.sinks[0].reason == "forbidden", "the refusal")
         page = page_of(agent)
         assert agent.get("/readyz").status == 200
-        assert agent.log().count("annotation: cannot be written") == 1
+        assert agent.log().count("annotation: write failed") == 1
     assert 'accelscope_sink_up{sink="annotation"} 0' in page
     assert any(line.startswith('accelscope_sink_errors_total{sink="annotation",reason="f') for line in page)
     assert any("accelscope_sink_last_error_info" in line and "is forbidden" in line for line in page)
@@ -246,5 +246,5 @@ def test_discover_outside_a_cluster_names_the_missing_setting(tmp_path: Path) ->
     done = discover(simulated("furiosa-warboy", tmp_path), "--apply", **environ)
     assert done.returncode == 2
     assert done.stderr == (
-        "accelscope discover: --apply: not in a cluster; give --kube-api-url, or --feature-labels nfd\n"
+        "accelscope discover: --apply: not in a cluster; set --kube-api-url, or --feature-labels nfd\n"
     )

@@ -126,7 +126,7 @@ def test_what_a_command_fails_by_is_not_taken_for_the_output(monkeypatch: pytest
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device", "elsewhere")
 
-    monkeypatch.setattr(files, "_tell", fail)
+    monkeypatch.setattr(files, "_print_or_copy", fail)
     with pytest.raises(OSError, match="elsewhere"):
         main(["files"])
 

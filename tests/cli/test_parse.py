@@ -111,7 +111,7 @@ def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["parse", "--help"])
     words = " ".join(capsys.readouterr().out.split())
-    for said in ("0 if the output was read", "1 if the document has an `error`", "2 if the command itself"):
+    for said in ("0 if the output was parsed", "1 if the document has an `error`", "2 for invalid arguments"):
         assert said in words
 
 

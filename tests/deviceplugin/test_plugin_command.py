@@ -41,7 +41,7 @@ def test_help_lists_options_and_an_example() -> None:
         "Default: 10s.",
         "Default: 9401.",
         "disabledDevices: - {devName: npu1, nodeName: node-7}",
-        "need a restart",
+        "require a restart",
     ):
         assert words in text
 

@@ -16,7 +16,7 @@ DOCS = REPOSITORY / "docs"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-MADE = re.compile(r"^(<!-- )?Made (from|by) ", re.MULTILINE)
+MADE = re.compile(r"^(<!-- )?(Made|Generated) (from|by) ", re.MULTILINE)
 # What ends a command for the shell.
 END = {"|", "||", "&&", "&", ";", ">"}
 

@@ -125,9 +125,9 @@ def test_top_without_its_extra_says_so_on_a_terminal(bare: Environment, node: Pa
     code, shown = bare.on_terminal("top", "--config-file", node)
     assert code == 2
     assert shown.strip().decode() == (
-        "accelscope top: textual is not installed; install the extra where accelscope is: "
+        "accelscope top: shtab is not installed; install the extra where accelscope is: "
         "pip install 'accelscope[top]' (with pipx: pipx runpip accelscope install 'accelscope[top]'), "
-        "or give --once"
+        "or use --once"
     )
 
 

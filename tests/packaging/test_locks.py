@@ -16,7 +16,7 @@ LOCKS = [
     "dev.txt",
     "device-plugin.txt",
     "fleet.txt",
-    "tools.fuzz.txt",
+    "fuzz.txt",
     "mutation.txt",
     "node.txt",
     "pipx.txt",
@@ -79,7 +79,7 @@ def test_dev_lock_has_all_that_is_declared(pyproject: dict[str, Any]) -> None:
     declared = [*project["dependencies"], *chain(*extras.values())]
     assert unsatisfied(declared, pins("dev.txt")) == [], "pyproject.toml asks for these: make lock"
     fuzz = project["optional-dependencies"]["fuzz"]
-    assert unsatisfied(fuzz, pins("tools.fuzz.txt")) == [], "pyproject.toml asks for these: make lock"
+    assert unsatisfied(fuzz, pins("fuzz.txt")) == [], "pyproject.toml asks for these: make lock"
 
 
 def test_build_backend_is_locked(pyproject: dict[str, Any]) -> None:

@@ -375,7 +375,7 @@ def test_fleet(certificates: Certificates, marks: Marks, echo: EchoingServer, tm
 
             def looked_at_tokens() -> bool:
                 talk.heard("clusters", api.ask("/api/v1/clusters").body)
-                return "tokens stay as they were" in fleet.log()
+                return "the old tokens stay" in fleet.log()
 
             wait_until(looked_at_tokens, "the file of tokens is refused")
     talk.heard("log", fleet.log())

@@ -107,7 +107,7 @@ def test_once_leaves_no_tool_behind(tmp_path: Path) -> None:
     hangs = f'[ "$1" = xgmi -o "$1" = process ] && echo $$ >> {tmp_path}/pids && exec sleep 600'
     done = run("--once", "--reader-timeout=5s", *tool_of_a_gpu(tmp_path, hangs))
     assert done.returncode == 1
-    assert "the tool gave no answer within 4 s" in done.stdout
+    assert "the tool returned no result within 4 s" in done.stdout
     [*pids] = map(int, (tmp_path / "pids").read_text().split())
     wait_until(lambda: not any(map(runs, pids)), "they have ended")
     assert len(pids) == 1

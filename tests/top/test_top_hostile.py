@@ -296,7 +296,7 @@ def test_number_that_cannot_be_is_refused_by_name(number: str) -> None:
         ("/api/v1/summary", "devices_lost", [1], "devices_lost: expected a whole number, got list"),
         ("/api/v1/nodes", "age_seconds", True, "age_seconds: expected a number, got bool"),
         ("/api/v1/clusters", "reachable", "yes", "reachable: expected true or false, got str"),
-        ("/api/v1/health", "health", "odd", "health: 'odd' is none of"),
+        ("/api/v1/health", "health", "odd", "health: 'odd' is not one of"),
         ("/api/v1/nodes", "node", None, "node: missing"),
     ],
 )
@@ -319,7 +319,7 @@ def test_null_is_no_304() -> None:
         poller.poll()
     node = poller.node()
     assert len(node.devices) == 3
-    assert "a snapshot is a JSON object" in (node.error or "")
+    assert "expected a JSON object" in (node.error or "")
 
 
 def test_one_bad_agent_costs_the_others_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -234,8 +234,8 @@ def test_devices_of_a_vendor_that_is_not_known_are_told_as_missing() -> None:
     ("body", "error"),
     [
         (b"<html>", "the response is not JSON"),
-        (b"[]", "a snapshot is a JSON object"),
-        (b'{"schema_version": "2.0"}', "snapshot has schema 2.0, this reads"),
+        (b"[]", "expected a JSON object"),
+        (b'{"schema_version": "2.0"}', "the snapshot schema has version 2.0"),
         (b'{"schema_version": "1.0", "node": 3}', "expected str"),
         (b"[" * 100_000, "the response is not JSON"),
     ],
@@ -254,7 +254,7 @@ def test_answer_that_is_no_snapshot_is_told_as_such(body: bytes, error: str) -> 
     ("url", "token", "error"),
     [
         ("node1", None, "node1: not a URL; use http://HOST:PORT or https://HOST:PORT"),
-        ("ftp://node1", None, "write http://HOST:PORT"),
+        ("ftp://node1", None, "use http://HOST:PORT"),
         ("node1:9400", "token", "a token must not be sent over http"),
         ("node1:99999", None, "http://node1:99999: the port is not a whole number up to 65535"),
         ("user:9400@node1", None, "user or password"),

@@ -74,7 +74,7 @@ def _noise(length: int) -> str:
 # What is sent, and what the reason of the node must hold; None: the reading is taken.
 ATTACKS: dict[str, tuple[Callable[[], dict[str, Any]], str | None]] = {
     "long-text": (_long_text, "a text of more than 1024 characters in devices[0].model"),
-    "incompressible": (_incompressible, "that do not come compressed"),
+    "incompressible": (_incompressible, "that do not compress"),
     "many-texts": (_many_texts, None),
 }
 

@@ -20,7 +20,7 @@ class Health:
     """Health of a device. `unknown` is not `ok`: the state could not be determined."""
 
     state: HealthState
-    """State on a scale that is the same for all vendors."""
+    """State, on one scale for all vendors."""
     reason: str | None = None
     """Human-readable reason for the state."""
     vendor_word: str | None = None
