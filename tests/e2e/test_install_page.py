@@ -15,15 +15,15 @@ from tests.e2e.page_commands import DOCS, Shell, commands, places, sections
 PAGE = DOCS / "install.md"
 # Section and which of its blocks of commands, in the order in which somebody would come to them.
 STEPS = (
-    ("Tell nodes apart", 0),
+    ("Select nodes", 0),
     ("Install with Helm", 0),
     ("Install with Helm", 1),
     ("Install with Helm", 2),
-    ("Let Prometheus find it", 0),
+    ("Scrape it with Prometheus", 0),
     ("HTTPS, tokens, reviews", 0),
     ("HTTPS, tokens, reviews", 1),
     ("Annotations and labels on nodes", 0),
-    ("Tell nodes apart", 1),
+    ("Select nodes", 1),
     ("Upgrade and roll back", 0),
     ("Uninstall", 0),
     ("Uninstall", 1),

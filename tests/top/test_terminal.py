@@ -192,7 +192,7 @@ def test_80_by_24(opened: Open, agents: list[str]) -> None:
     compare("agent-80x24-tree", session, lambda screen: "by pod" in screen, "the tree")
     session.press("/")
     session.press("-l", "nobody")
-    compare("agent-80x24-filter", session, lambda screen: "no process fits" in screen, "the filter")
+    compare("agent-80x24-filter", session, lambda screen: "no process matches" in screen, "the filter")
     session.press("Escape")
     session.until(lambda screen: "by pod" in screen and "q quit" in screen, "the filter is taken back")
     session.press("?")

@@ -49,7 +49,7 @@ def test_from_the_chart_to_the_pod_that_is_idle(
     registry), and Grafana itself: its sidecar's ConfigMaps are read, and what the panel would ask is asked.
     The operator's kinds are known and nobody acts upon them, so that Prometheus gets its job and its rules
     from the files that the pages name for one without operator. The test does not wait for an hour."""
-    gpu_owner.run(block(INSTALL, "Tell nodes apart", f"{LABEL}=true"))
+    gpu_owner.run(block(INSTALL, "Select nodes", f"{LABEL}=true"))
     said = gpu_owner.run(block(INSTALL, "Install with Helm", "helm install"))
     assert 'daemon set "accelscope-nvidia" successfully rolled out' in said
     said = gpu_owner.run(block(INSTALL, "Install with Helm", "accelscope doctor"))
@@ -62,7 +62,7 @@ def test_from_the_chart_to_the_pod_that_is_idle(
         choice = dict.fromkeys(("cluster", "namespace", "vendor", "model"), ".*")
         idle_pods(prometheus, fill_in(panel["targets"][0]["expr"], {**choice, "idle": IDLE_SECONDS}))
 
-        question = promql(WHICH_POD, "Questions and their PromQL", "sort_desc(accelerator_pod_idle_seconds")
+        question = promql(WHICH_POD, "Example queries", "sort_desc(accelerator_pod_idle_seconds")
         assert ">= 3600" in question
         idle_pods(prometheus, question.replace("3600", IDLE_SECONDS))
 
