@@ -58,7 +58,7 @@ def test_from_the_chart_to_the_pod_that_is_idle(
 
     gpu_owner.run(block(DASHBOARDS, "Get them", "helm upgrade"))
     with discovering(cluster, folder / "prometheus", scrape_config(), NAMESPACE) as prometheus:
-        panel = panels(cluster, "AccelScope / Namespaces and pods")["Idle for longer than chosen above"]
+        panel = panels(cluster, "AccelScope / Namespaces and pods")["Pods idle for longer than selected"]
         choice = dict.fromkeys(("cluster", "namespace", "vendor", "model"), ".*")
         idle_pods(prometheus, fill_in(panel["targets"][0]["expr"], {**choice, "idle": IDLE_SECONDS}))
 
