@@ -653,7 +653,7 @@ export interface GpuSummary {
 export interface Health {
   /** Human-readable reason for the state. */
   reason: string | null;
-  /** State on a scale that is the same for all vendors. */
+  /** State, on one scale for all vendors. */
   state: HealthState;
   /** The state in the driver's own words: `OK`, `Alarm`. */
   vendor_word: string | null;
