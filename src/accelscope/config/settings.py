@@ -79,8 +79,7 @@ def setting(
     """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
     `effective` returns what the value amounts to in its settings: where the default depends on others, two
     values may mean the same. A `deprecated` setting still works; it is not in --help, comes last in the
-    reference, and is
-    reported if it differs from its default."""
+    reference, and is reported if it differs from its default."""
     declared = Setting(
         name="",  # the field's
         default=default,
