@@ -58,7 +58,7 @@ def test_unknown_path_shows_not_found(page: Page, views: dict[str, View]) -> Non
         ("/nodes/berlin/nobody", "Node not found"),
         ("/devices/berlin/h100-0001/nvidia%3Anone", "Device not found"),
         ("/pods/berlin/research/nobody", "This pod uses no device"),
-        ("/clusters/nowhere", "Not found"),
+        ("/clusters/nowhere", "cluster 'nowhere' not found"),
     ],
 )
 def test_unknown_object_is_reported(page: Page, watch: Watch, path: str, said: str) -> None:
