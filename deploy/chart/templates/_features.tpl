@@ -97,7 +97,7 @@ featureFileFolder: nodeObject.featureFileFolder
 {{- with .Values.nodeObject -}}
 {{- if .devicesAnnotation }}{{ $_ := set $config "devicesAnnotation" true }}{{ end -}}
 {{- if or .npuAnnotation .devicesAnnotation -}}
-{{- $_ := set $config "annotationInterval" .annotationInterval -}}
+{{- if ne (toString .annotationInterval) "3s" }}{{ $_ := set $config "annotationInterval" .annotationInterval }}{{ end -}}
 {{- $_ := set $config "annotationHeartbeat" .annotationHeartbeat -}}
 {{- end -}}
 {{- $mode := include "accelscope.featureLabels" $ -}}

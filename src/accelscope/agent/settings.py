@@ -31,7 +31,7 @@ from accelscope.config import (
     setting_mapping,
 )
 from accelscope.config.log import FORMATS, LEVELS
-from accelscope.config.settings import flag_name
+from accelscope.config.settings import RARELY_NEEDED, flag_name
 from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import INFO_LABELS
@@ -89,6 +89,19 @@ SHARES = _Shares()
 NO_SHARES = ShareRatios()
 
 
+# Groups of settings. Those that are rarely needed come last in --help and in the reference.
+_CONFIGURATION = "Configuration and log"
+_READING = "What is read"
+_PUBLISHING = "What is published"
+_DIALECTS = "Replacing another exporter"
+_ATTRIBUTION = "Attribution to pods"
+_NODE_OBJECT = "Writing to the Node object"
+_SERVING = "Serving and restricting access"
+_CONNECTION = f"{RARELY_NEEDED}: connection to the API server and the kubelet"
+_PATHS = f"{RARELY_NEEDED}: paths of drivers and tools"
+# Those that a command needs that reads this node once.
+GROUPS_FOR_READING = (_CONFIGURATION, _READING, _ATTRIBUTION, _CONNECTION, _PATHS)
+
 _RESERVED_LABELS = frozenset({*SCOPE_LABELS[Scope.DEVICE], *INFO_LABELS, "node", "job", "instance"})
 _OTHER_PATHS = frozenset({"/", "/snapshot", "/healthz", "/readyz"})
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -122,90 +135,92 @@ def _vendor_setting(declared: VendorSetting, *, group: str, reloadable: bool) ->
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     config_file: str | None = setting(
-        None, CONFIG_FILE, "YAML file with these settings; re-read when it changes.", group="General"
+        None, CONFIG_FILE, "YAML file with these settings; re-read when it changes.", group=_CONFIGURATION
     )
     node_name: str = setting(
         "",
         TEXT,
         "Name of this node; the host name by default.",
-        group="General",
+        group=_CONFIGURATION,
         reloadable=False,
     )
-    log_level: str = setting("info", Choice(*LEVELS), "Lowest level of messages to log.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Format of log messages.", group="General")
+    log_level: str = setting(
+        "info", Choice(*LEVELS), "Lowest level of messages to log.", group=_CONFIGURATION
+    )
+    log_format: str = setting("text", Choice(*FORMATS), "Format of log messages.", group=_CONFIGURATION)
 
     collection_interval: float = setting(
         10.0,
         Duration(minimum=0.1, maximum=3600),
         "Time between two collections.",
-        group="Collection",
+        group=_READING,
         env_aliases=("COLLECT_INTERVAL",),
     )
     readers: tuple[str, ...] = setting(
         tuple(vendor.value for vendor in Vendor),
         List(Choice(*(vendor.value for vendor in Vendor))),
         "Vendors whose devices to read.",
-        group="Collection",
+        group=_READING,
         reloadable=False,
     )
     device_timeout: float = setting(
         2.0,
         Duration(minimum=0.05, maximum=600),
         "Timeout for reading one device; after it, the device is stale.",
-        group="Collection",
+        group=_READING,
     )
     reader_timeout: float = setting(
         10.0,
         Duration(minimum=0.1, maximum=600),
         "Timeout for listing a driver's devices, running a tool, and reading all devices of a vendor.",
-        group="Collection",
+        group=_READING,
         reloadable=False,
     )
     tool_interval: float = setting(
         60.0,
         Duration(minimum=1, maximum=3600),
         "Time between two runs of a slow tool that only adds values to those read in other ways.",
-        group="Collection",
+        group=_READING,
         reloadable=False,
-        deprecated="the default suits all tools.",
+        deprecated="the default suits all tools; remove this setting.",
     )
     expected_devices: int = setting(
         0,
         WholeNumber(0, 1024),
         "Expected number of devices of each vendor found; 0: the most seen since the agent started.",
-        group="Collection",
+        group=_READING,
     )
 
     metrics_path: str = setting(
         "/metrics",
         Text("a path that begins with /", r"/[A-Za-z0-9._~/-]*"),
         "Path of the metrics page.",
-        group="Metrics",
+        group=_PUBLISHING,
         reloadable=False,
     )
     metric_allowlist: tuple[str, ...] = setting(
-        (), PATTERNS, "Publish only metrics whose name matches one of these patterns.", group="Metrics"
+        (), PATTERNS, "Publish only metrics whose name matches one of these patterns.", group=_PUBLISHING
     )
     metric_denylist: tuple[str, ...] = setting(
-        (), PATTERNS, "Do not publish metrics whose name matches one of these patterns.", group="Metrics"
+        (), PATTERNS, "Do not publish metrics whose name matches one of these patterns.", group=_PUBLISHING
     )
     max_process_series: int = setting(
         1000,
         WholeNumber(0, 1_000_000),
         "Maximum number of series about processes; the rest is only counted.",
-        group="Metrics",
+        group=_PUBLISHING,
     )
     labels: Mapping[str, str] = setting(
-        NO_LABELS, LABELS, "Labels of this node, added to accelerator_info.", group="Metrics"
+        NO_LABELS, LABELS, "Labels of this node, added to accelerator_info.", group=_PUBLISHING
     )
     dialect: tuple[str, ...] = setting(
         (),
         List(Choice(*dialects.NAMES)),
         "Publish the metrics of other exporters too, for dashboards that use them.",
-        group="Metrics",
+        group=_DIALECTS,
     )
     dialect_options: Mapping[str, str] = setting_mapping(
-        _vendor_setting(option, group="Metrics", reloadable=True) for option in dialects.OPTIONS
+        _vendor_setting(option, group=_DIALECTS, reloadable=True) for option in dialects.OPTIONS
     )
 
     pod_source: str = setting(
@@ -213,14 +228,14 @@ class AgentSettings:
         Choice(*(source.value for source in PodSource)),
         "Source of this node's pods: the API server (a watch on the node's pods), the kubelet's /pods, or "
         "off. auto: the API server if the agent runs in a pod or --kube-api-url is set.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
     )
     pod_labels: tuple[str, ...] = setting(
         (),
         _KUBERNETES_LABELS,
         "Pod labels to add to the series about pods, as label_<name>.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
         metavar="NAME,...",
     )
@@ -229,7 +244,7 @@ class AgentSettings:
         _KUBERNETES_LABELS,
         "Labels of the Node object to add to accelerator_info, as label_<name>. Needs permission to list and "
         "watch nodes.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
         metavar="NAME,...",
     )
@@ -237,7 +252,7 @@ class AgentSettings:
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         TEXT,
         "The kubelet's socket that lists the devices of each container; empty: do not use it.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -246,14 +261,14 @@ class AgentSettings:
         BOOLEAN,
         "Watch this node's ResourceSlices once a pod has a resource claim, to find the claim's device. Needs "
         "permission to list and watch them.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
     )
     gpu_allocation_file: str = setting(
         "gpu_allocation.txt",
         TEXT,
         "File with one number: the number of shares per device. Re-read when it changes.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -261,14 +276,14 @@ class AgentSettings:
         NO_SHARES,
         SHARES,
         "Number of shares for single devices and models; overrides the file.",
-        group="Attribution",
+        group=_ATTRIBUTION,
     )
     job_mapping_folder: str | None = setting(
         None,
         PATH,
         "Folder in which a batch scheduler writes one file per device, named by its index or uuid, with the "
         "ids of the jobs on it.",
-        group="Attribution",
+        group=_ATTRIBUTION,
         reloadable=False,
     )
 
@@ -276,7 +291,7 @@ class AgentSettings:
         "",
         TEXT,
         "URL of the API server; by default that of the cluster in which the agent runs.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="URL",
     )
@@ -284,7 +299,7 @@ class AgentSettings:
         f"{_SERVICE_ACCOUNT}/token",
         TEXT,
         "Token for the API server and the kubelet. Re-read when it changes.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -292,7 +307,7 @@ class AgentSettings:
         f"{_SERVICE_ACCOUNT}/ca.crt",
         TEXT,
         "CA certificates to verify the API server with; empty: those of the system.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -300,14 +315,14 @@ class AgentSettings:
         False,
         BOOLEAN,
         "Do not verify the API server's certificate. Any server at that address receives the token.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
     )
     node_ip: str = setting(
         "",
         TEXT,
         "Address of this node's kubelet; 127.0.0.1 by default.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="ADDRESS",
     )
@@ -315,7 +330,7 @@ class AgentSettings:
         "",
         TEXT,
         "URL of the kubelet, for --pod-source kubelet; port 10250 of --node-ip by default.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="URL",
     )
@@ -323,7 +338,7 @@ class AgentSettings:
         "",
         TEXT,
         "CA certificates to verify the kubelet with; those of --kube-ca-file by default.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -331,7 +346,7 @@ class AgentSettings:
         False,
         BOOLEAN,
         "Do not verify the kubelet's certificate. Any server at that address receives the token.",
-        group="Kubernetes",
+        group=_CONNECTION,
         reloadable=False,
     )
 
@@ -341,7 +356,7 @@ class AgentSettings:
             default=False,
             kind=BOOLEAN,
             help=vendor.annotation.help,
-            group="Node object",
+            group=_NODE_OBJECT,
             env_aliases=(),
             reloadable=False,
             metavar=BOOLEAN.metavar,
@@ -354,46 +369,45 @@ class AgentSettings:
         BOOLEAN,
         "Write the state of all devices to the Node's annotation accelscope.io/devices; if --readers names "
         "only some vendors, to accelscope.io/devices.<vendors>. Needs permission to patch nodes.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
     )
     annotation_interval: float = setting(
         3.0,
         Duration(minimum=1, maximum=3600),
         "Minimum time between two writes of annotations. They are written only if something changed.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
-        deprecated="the dead band limits writes; the default suits all clusters.",
+        deprecated="annotations are written only when a value has changed noticeably; remove this setting.",
     )
     annotation_heartbeat: float = setting(
         60.0,
         Duration(minimum=5, maximum=3600),
         "Maximum time between two writes of annotations, also if nothing changed; up to a tenth is "
         "subtracted at random.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
-        deprecated="the default suits all clusters.",
     )
     feature_labels: str = setting(
         "off",
         Choice("off", "node", "nfd"),
         "Label the Node with its devices: node writes the labels itself and needs permission to patch nodes; "
         "nfd writes a file for Node Feature Discovery.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
     )
     feature_domains: tuple[str, ...] = setting(
         DOMAINS,
         List(Choice(*DOMAINS)),
         "Prefixes of the labels: AccelScope's own for every vendor, and those of vendors' own tools.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
     )
     feature_file_folder: str = setting(
         "/etc/kubernetes/node-feature-discovery/features.d",
         TEXT,
         "Folder for feature files of Node Feature Discovery, for --feature-labels nfd.",
-        group="Node object",
+        group=_NODE_OBJECT,
         reloadable=False,
         metavar="PATH",
     )
@@ -403,36 +417,36 @@ class AgentSettings:
         PATH,
         "Folder for a file, readable by the agent only, that keeps idle times of pods across restarts. "
         "Without it they are not kept. Each agent needs its own folder.",
-        group="State",
+        group=_CONFIGURATION,
         reloadable=False,
     )
 
     exporter_host: str = setting(
-        "", TEXT, "Address to listen on; all by default.", group="HTTP", reloadable=False
+        "", TEXT, "Address to listen on; all by default.", group=_SERVING, reloadable=False
     )
-    exporter_port: int = setting(9400, PORT, "Port to listen on.", group="HTTP", reloadable=False)
+    exporter_port: int = setting(9400, PORT, "Port to listen on.", group=_SERVING, reloadable=False)
     tls_certificate: str | None = setting(
         None,
         PATH,
         "Certificate chain in PEM format; enables HTTPS. Re-read when it changes.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     tls_key: str | None = setting(
-        None, PATH, "Private key of the certificate.", group="HTTP", reloadable=False
+        None, PATH, "Private key of the certificate.", group=_SERVING, reloadable=False
     )
     tls_client_ca: str | None = setting(
         None,
         PATH,
         "Require a client certificate that this CA signed. Probes need none.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     token_file: str | None = setting(
         None,
         PATH,
         "File with the accepted bearer tokens, one per line. Probes need none. Re-read when it changes.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     token_review: bool = setting(
@@ -442,25 +456,25 @@ class AgentSettings:
         "(nonResourceURLs of a ClusterRole). With --token-file either token is enough; with --tls-client-ca "
         "the certificate is required too. Probes need none. Needs permission to create tokenreviews and "
         "subjectaccessreviews.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
 
     proc_root: str = setting(
-        "/proc", TEXT, "The node's /proc.", group="Paths", reloadable=False, metavar="PATH"
+        "/proc", TEXT, "The node's /proc.", group=_PATHS, reloadable=False, metavar="PATH"
     )
-    sys_root: str = setting("/sys", TEXT, "The node's /sys.", group="Paths", reloadable=False, metavar="PATH")
-    dev_root: str = setting("/dev", TEXT, "The node's /dev.", group="Paths", reloadable=False, metavar="PATH")
+    sys_root: str = setting("/sys", TEXT, "The node's /sys.", group=_PATHS, reloadable=False, metavar="PATH")
+    dev_root: str = setting("/dev", TEXT, "The node's /dev.", group=_PATHS, reloadable=False, metavar="PATH")
     passwd_file: str = setting(
         "/etc/passwd",
         TEXT,
         "The node's /etc/passwd, for user names.",
-        group="Paths",
+        group=_PATHS,
         reloadable=False,
         metavar="PATH",
     )
     vendor_settings: Mapping[str, str] = setting_mapping(
-        _vendor_setting(declared, group="Paths", reloadable=False)
+        _vendor_setting(declared, group=_PATHS, reloadable=False)
         for vendor in declarations().values()
         for declared in vendor.settings
     )

@@ -57,7 +57,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="do not mask names, serial numbers, addresses and command lines",
     )
-    add_arguments(parser, AgentSettings)
+    add_arguments(parser, AgentSettings, listed_by="accelscope agent")
     parser.set_defaults(run=run)
 
 

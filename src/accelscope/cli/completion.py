@@ -43,6 +43,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     import shtab  # noqa: PLC0415 - an optional dependency
 
     for command, action in _actions(parser):
+        action.help = getattr(action, "unlisted_help", action.help)  # shtab leaves out what --help does
         if action.choices is None and action.nargs != 0:
             metavar = action.metavar if isinstance(action.metavar, str) else ""
             action.choices = _values(command, metavar) or None

@@ -54,7 +54,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         action="store_true",
         help="write the labels to the Node object, or to a feature file with --feature-labels nfd",
     )
-    add_arguments(parser, AgentSettings)
+    add_arguments(parser, AgentSettings, listed_by="accelscope agent")
     parser.set_defaults(run=run)
 
 

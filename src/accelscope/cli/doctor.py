@@ -29,7 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
-    add_arguments(parser, AgentSettings)
+    add_arguments(parser, AgentSettings, listed_by="accelscope agent")
     parser.set_defaults(run=run)
 
 

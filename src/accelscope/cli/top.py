@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields, make_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from accelscope.agent.settings import AgentSettings
+from accelscope.agent.settings import GROUPS_FOR_READING, AgentSettings
 from accelscope.cli.output import Refused, missing, refuse, to_the_end
 from accelscope.config import ConfigError, Duration, Setting, WholeNumber, add_arguments, argument, load
 from accelscope.config.settings import settings_of
@@ -47,8 +47,7 @@ Exit code: 0 data was read, 1 no data could be read, 2 invalid option."""
 
 _DURATION = argument(Duration(0.2, 3600))
 _LIMIT = argument(WholeNumber(1, 1000))
-_GROUPS = ("General", "Collection", "Attribution", "Kubernetes", "Paths")
-_EXCLUDED = frozenset({"log_level", "log_format", "collection_interval"})
+_EXCLUDED = frozenset({"log_level", "log_format", "collection_interval", "state_folder"})
 
 
 def _group(metadata: Mapping[str, Any]) -> str:
@@ -63,7 +62,7 @@ NodeSettings = make_dataclass(
     [
         (each.name, each.type, field(default_factory=each.default_factory, metadata=each.metadata))
         for each in fields(AgentSettings)
-        if _group(each.metadata) in _GROUPS and each.name not in _EXCLUDED
+        if _group(each.metadata) in GROUPS_FOR_READING and each.name not in _EXCLUDED
     ],
 )
 
@@ -105,7 +104,12 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     _add_connection(parser)
     _add_looks(parser)
-    add_arguments(parser, NodeSettings)
+    add_arguments(
+        parser,
+        NodeSettings,
+        listed_by="accelscope agent",
+        which="that choose what is read and how it is attributed to pods",
+    )
     return parser
 
 

@@ -11,6 +11,7 @@ file, the file the default.
 
 import argparse
 import logging
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
@@ -23,6 +24,8 @@ from accelscope.files import FileWatch
 
 if TYPE_CHECKING:
     from accelscope.config.document import LinedMapping
+
+RARELY_NEEDED = "Rarely needed"  # begins the names of groups that come last in --help and in the reference
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -79,7 +82,7 @@ def setting(
     """Declare a field of a settings dataclass. Not `reloadable`: a new value in the file needs a restart.
     `effective` returns what the value amounts to in its settings: where the default depends on others, two
     values may mean the same. A `deprecated` setting still works; it is not in --help, comes last in the
-    reference, and is reported if it differs from its default."""
+    reference, and is reported in the log where it is set."""
     declared = Setting(
         name="",  # the field's
         default=default,
@@ -146,25 +149,41 @@ class Loaded(Generic[S]):
     origins: Mapping[str, str]  # field name -> the spelling that set it: a flag, a variable, a file's key
 
     def log_deprecated(self, log: logging.Logger) -> None:
-        """Report the deprecated settings that differ from their defaults."""
+        """Report the deprecated settings that are set, even to their defaults: later versions reject them."""
         for declared in settings_of(type(self.settings)):
-            if declared.deprecated and declared.value(self.settings) != declared.default:
+            if declared.deprecated and declared.name in self.origins:
                 log.warning(
                     "%s is deprecated and will be removed: %s",
-                    self.origins.get(declared.name, key_name(declared.name)),
+                    self.origins[declared.name],
                     declared.deprecated,
                 )
 
 
-def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
-    """Add a flag per setting, in the settings' groups. argparse checks no value: errors are `load`'s."""
+def add_arguments(
+    parser: argparse.ArgumentParser, cls: type, *, listed_by: str = "", which: str = ""
+) -> None:
+    """Add a flag per setting, in the settings' groups. argparse checks no value: errors are `load`'s. With
+    `listed_by`, --help leaves them out and refers to the help of that command; `which` says which of its
+    options apply."""
     groups: dict[str, argparse._ArgumentGroup] = {}
-    for declared in settings_of(cls):
+    for declared in _rarely_needed_last(settings_of(cls)):
         if not declared.kind.textual:
             continue
         if declared.group not in groups:
             groups[declared.group] = parser.add_argument_group(declared.group)
-        _add_flag(groups[declared.group], declared)
+        action = _add_flag(groups[declared.group], declared)
+        if listed_by:
+            action.unlisted_help, action.help = action.help, argparse.SUPPRESS  # type: ignore[attr-defined]
+    if listed_by:
+        parser.epilog = textwrap.fill(
+            f"The options of {listed_by}{which and ' '}{which} apply here too, as do their environment "
+            f"variables and the configuration file. {listed_by} --help lists them.",
+            width=84,
+        )
+
+
+def _rarely_needed_last(declarations: Iterable[Setting]) -> list[Setting]:
+    return sorted(declarations, key=lambda declared: declared.group.startswith(RARELY_NEEDED))
 
 
 def argument(kind: Kind[T]) -> Callable[[str], T]:
@@ -179,16 +198,15 @@ def argument(kind: Kind[T]) -> Callable[[str], T]:
     return parse
 
 
-def _add_flag(group: argparse._ArgumentGroup, declared: Setting) -> None:
+def _add_flag(group: argparse._ArgumentGroup, declared: Setting) -> argparse.Action:
     name, flag, text = declared.name, flag_name(declared.name), _flag_help(declared)
     if isinstance(declared.kind, Boolean):
-        group.add_argument(flag, dest=name, action="store_const", const="true", help=text)
         group.add_argument(
             f"--no-{flag[2:]}", dest=name, action="store_const", const="false", help=argparse.SUPPRESS
         )
-    else:
-        action = "append" if declared.kind.repeatable else "store"
-        group.add_argument(flag, dest=name, action=action, metavar=declared.metavar, help=text)
+        return group.add_argument(flag, dest=name, action="store_const", const="true", help=text)
+    action = "append" if declared.kind.repeatable else "store"
+    return group.add_argument(flag, dest=name, action=action, metavar=declared.metavar, help=text)
 
 
 def _flag_help(declared: Setting) -> str:
@@ -376,10 +394,11 @@ class Reloader(Generic[S]):
 
 
 def reference(cls: type) -> str:
-    """Markdown: a table per group, in the order of declaration; deprecated settings come last."""
+    """Markdown: a table per group, in the order of declaration; rarely needed and deprecated settings come
+    last."""
     groups: dict[str, list[Setting]] = {}
     deprecated = []
-    for declared in settings_of(cls):
+    for declared in _rarely_needed_last(settings_of(cls)):
         if declared.deprecated:
             deprecated.append(declared)
         else:

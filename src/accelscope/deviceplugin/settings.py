@@ -28,7 +28,7 @@ from accelscope.config import (
     setting_mapping,
 )
 from accelscope.config.log import FORMATS, LEVELS
-from accelscope.config.settings import flag_name, key_name
+from accelscope.config.settings import RARELY_NEEDED, flag_name, key_name
 from accelscope.deviceplugin.health import HealthRule
 from accelscope.deviceplugin.vendor import (
     BadDivision,
@@ -46,6 +46,10 @@ from accelscope.vendors.declaration import PluginDeclaration, VendorSetting
 _PLUGINS = plugin_declarations()
 _DEFAULT_VENDOR = next(name for name, plugin in _PLUGINS.items() if plugin.default)
 _DIVISION_SETTINGS = tuple(declared for plugin in _PLUGINS.values() for declared in plugin.settings)
+
+# Groups of settings. Those that are rarely needed come last in --help and in the reference.
+_CONNECTION = f"{RARELY_NEEDED}: connection to the kubelet"
+_PATHS = f"{RARELY_NEEDED}: paths of drivers and tools"
 
 # These come from the file or from flags and environment, never from both: the keys of Furiosa's own plugin,
 # whose place this plugin can take, and the others that decide what is offered.
@@ -176,7 +180,7 @@ def _division_setting(declared: VendorSetting) -> Setting:
         default=declared.default,
         kind=kind,
         help=declared.help,
-        group="Devices",
+        group="What is offered",
         env_aliases=(),
         reloadable=True,
         metavar=kind.metavar,
@@ -189,7 +193,7 @@ def _vendor_setting(declared: VendorSetting) -> Setting:
         default=declared.default,
         kind=ABSOLUTE_PATH if declared.absolute else TEXT,
         help=declared.plugin_help,
-        group="Paths",
+        group=_PATHS,
         env_aliases=(),
         reloadable=False,
         metavar=declared.metavar,
@@ -199,7 +203,7 @@ def _vendor_setting(declared: VendorSetting) -> Setting:
 def _root(default: str, text: str, effective: Callable[["PluginSettings"], object] | None = None) -> str:
     """Absolute, because kubelet and container runtime have no folder to resolve a relative path against."""
     kind = ABSOLUTE_PATH if default else ABSOLUTE_PATH_OR_NONE
-    return setting(default, kind, text, group="Paths", reloadable=False, metavar="PATH", effective=effective)
+    return setting(default, kind, text, group=_PATHS, reloadable=False, metavar="PATH", effective=effective)
 
 
 def _default_resources() -> str:
@@ -219,24 +223,28 @@ class PluginSettings:
         "YAML file with these settings; re-read when it changes. With a file, "
         + ", ".join(map(flag_name, EXCLUSIVE_SETTINGS))
         + " are rejected.",
-        group="General",
+        group="Configuration and log",
     )
     node_name: str = setting(
         "",
         TEXT,
         "Name of this node, for disabledDevices. Default: the host name.",
-        group="General",
+        group="Configuration and log",
         reloadable=False,
         effective=lambda settings: settings.node_name or socket.gethostname(),
     )
-    log_level: str = setting("info", Choice(*LEVELS), "Lowest level of the log lines.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Format of the log lines.", group="General")
+    log_level: str = setting(
+        "info", Choice(*LEVELS), "Lowest level of the log lines.", group="Configuration and log"
+    )
+    log_format: str = setting(
+        "text", Choice(*FORMATS), "Format of the log lines.", group="Configuration and log"
+    )
 
     vendor: str = setting(
         _DEFAULT_VENDOR,
         Choice(*_PLUGINS),
         "Vendor whose devices are offered.",
-        group="Devices",
+        group="What is offered",
         reloadable=False,
     )
     division_settings: Mapping[str, str] = setting_mapping(map(_division_setting, _DIVISION_SETTINGS))
@@ -245,21 +253,21 @@ class PluginSettings:
         WholeNumber(1, 1024),
         "How many times each device, core or partition is offered, for containers that share it. The "
         "containers are not isolated from each other on the device.",
-        group="Devices",
+        group="What is offered",
     )
     disabled_devices: tuple[DisabledDevice, ...] = setting(
         (),
         DisabledDevices(),
         "Devices that are not offered, by name (npu0, npu0pe1), uuid, serial number, PCI address or id. "
         "Names may change at a reboot.",
-        group="Devices",
+        group="What is offered",
     )
     cdi: bool = setting(
         False,
         BOOLEAN,
         "Return CDI names, which the container runtime resolves with its CDI specifications, instead of "
         "device nodes, mounts and environment variables.",
-        group="Devices",
+        group="What is offered",
     )
 
     interval: float = setting(
@@ -274,7 +282,7 @@ class PluginSettings:
         "Number of failed checks, without a good one between them, after which a device is unhealthy. A "
         "device that the driver no longer lists is removed instead.",
         group="Health",
-        deprecated="the defaults damp devices that flap.",
+        deprecated="the default keeps short errors from being reported; remove this setting.",
     )
     healthy_after: int = setting(
         2,
@@ -282,7 +290,7 @@ class PluginSettings:
         "Number of good checks in a row after which a device is healthy again. Doubles each time the device "
         "soon becomes unhealthy again.",
         group="Health",
-        deprecated="the defaults damp devices that flap.",
+        deprecated="the default keeps short errors from being reported; remove this setting.",
     )
     unanswered_after: int = setting(
         30,
@@ -290,7 +298,7 @@ class PluginSettings:
         "Number of checks at which the whole driver does not answer, without a good one between them, after "
         "which its devices are unhealthy. Until then they keep their health. 0: they keep it forever.",
         group="Health",
-        deprecated="the defaults damp devices that flap.",
+        deprecated="the default keeps short errors from being reported; remove this setting.",
     )
     device_timeout: float = setting(
         2.0,
@@ -311,7 +319,7 @@ class PluginSettings:
         "/var/lib/kubelet/device-plugins",
         ABSOLUTE_PATH,
         "The kubelet's folder for the sockets of device plugins.",
-        group="Kubelet",
+        group=_CONNECTION,
         reloadable=False,
         metavar="PATH",
     )
@@ -324,7 +332,7 @@ class PluginSettings:
         ),
         "Name of the plugin's own socket in that folder, without .sock. Default for other vendors: "
         "accelscope-<vendor>.",
-        group="Kubelet",
+        group=_CONNECTION,
         reloadable=False,
         metavar="NAME",
         effective=lambda settings: settings.endpoint_name,
@@ -334,7 +342,7 @@ class PluginSettings:
         ResourceName(_PLUGINS[_DEFAULT_VENDOR].resource),
         "Extended resource that pods request. Defaults by vendor, model and partition: "
         f"{_default_resources()}.",
-        group="Kubelet",
+        group=_CONNECTION,
         reloadable=False,
         metavar="NAME",
         effective=lambda settings: settings.default_resource_name,
@@ -344,16 +352,16 @@ class PluginSettings:
         ABSOLUTE_PATH_OR_NONE,
         "The kubelet's pod resources socket, which lists allocated devices and the devices of other plugins. "
         "Empty: not used.",
-        group="Kubelet",
+        group=_CONNECTION,
         reloadable=False,
         metavar="PATH",
     )
 
     exporter_host: str = setting(
-        "", TEXT, "Address to listen on. Default: all addresses.", group="HTTP", reloadable=False
+        "", TEXT, "Address to listen on. Default: all addresses.", group="Serving metrics", reloadable=False
     )
     exporter_port: int = setting(
-        9401, PORT, "Port of /metrics, /healthz and /readyz.", group="HTTP", reloadable=False
+        9401, PORT, "Port of /metrics, /healthz and /readyz.", group="Serving metrics", reloadable=False
     )
 
     proc_root: str = _root("/proc", "The node's /proc in this container.")

@@ -18,6 +18,10 @@ from accelscope.config import (
 )
 from accelscope.config.log import FORMATS, LEVELS
 
+# Groups of settings
+_CLUSTERS = "Clusters and how they are read"
+_SERVING = "Serving and restricting access"
+
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
@@ -26,24 +30,24 @@ class FleetSettings:
         CONFIG_FILE,
         "YAML file with these settings. A new log level or format takes effect at once, the rest after a "
         "restart.",
-        group="General",
+        group="Configuration and log",
     )
-    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="General")
-    log_format: str = setting("text", Choice(*FORMATS), "Format of log lines.", group="General")
+    log_level: str = setting("info", Choice(*LEVELS), "How much to log.", group="Configuration and log")
+    log_format: str = setting("text", Choice(*FORMATS), "Format of log lines.", group="Configuration and log")
 
     clusters_file: str | None = setting(
         None,
         PATH,
         "YAML file that lists the clusters; reloaded when it changes. Default: the cluster that kubectl "
         "uses, or in a pod the pod's own.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
     )
     kubeconfig: str = setting(
         "",
         TEXT,
         "Kubeconfig instead of ~/.kube/config; several files separated by colons are merged.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
         metavar="PATH",
     )
@@ -51,7 +55,7 @@ class FleetSettings:
         "",
         TEXT,
         "Context of the kubeconfig; default: the current one.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
         metavar="NAME",
     )
@@ -59,22 +63,22 @@ class FleetSettings:
         15.0,
         Duration(1, 3600),
         "Interval between two reads of a cluster.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
     )
     request_timeout: float = setting(
         10.0,
         Duration(0.5, 300),
         "Timeout of one request to a cluster.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
-        deprecated="the default suits all clusters.",
+        deprecated="the default suits all clusters; remove this setting.",
     )
     agents_at_once: int = setting(
         64,
         WholeNumber(1, 1000),
         "Concurrent requests to the agents of one cluster.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
         deprecated="use --agents-per-second to limit the load on an API server.",
     )
@@ -82,7 +86,7 @@ class FleetSettings:
         500.0,
         Decimal(1, 10_000),
         "Requests per second to the agents of one cluster; limits the load on its API server.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
     )
     stale_after: float = setting(
@@ -90,14 +94,14 @@ class FleetSettings:
         Duration(5, 86400),
         "Age at which a reading makes its node stale; at least three of the agent's intervals and three "
         "times --refresh-interval.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
     )
     forget_after: float = setting(
         900.0,
         Duration(10, 7 * 86400),
         "Age at which a reading is removed.",
-        group="Clusters",
+        group=_CLUSTERS,
         reloadable=False,
     )
 
@@ -105,27 +109,27 @@ class FleetSettings:
         "127.0.0.1",
         TEXT,
         "Address to listen on; 0.0.0.0 or :: for all. Addresses other than loopback require tokens.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
         metavar="HOST",
     )
-    listen_port: int = setting(8080, PORT, "Port to listen on.", group="HTTP", reloadable=False)
+    listen_port: int = setting(8080, PORT, "Port to listen on.", group=_SERVING, reloadable=False)
     tls_certificate: str | None = setting(
         None,
         PATH,
         "Certificate for HTTPS (PEM, with its chain). Reloaded when it changes.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     tls_key: str | None = setting(
-        None, PATH, "Private key (PEM) of the certificate.", group="HTTP", reloadable=False
+        None, PATH, "Private key (PEM) of the certificate.", group=_SERVING, reloadable=False
     )
     tokens_file: str | None = setting(
         None,
         PATH,
         "YAML file with the hashes of accepted tokens, their scopes and clusters; create entries with "
         "`accelscope fleet token create`. Reloaded when it changes.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     token_review_cluster: str = setting(
@@ -133,7 +137,7 @@ class FleetSettings:
         TEXT,
         "Id of the cluster whose API server reviews tokens (TokenReview). Can be combined with "
         "--tokens-file.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
         metavar="ID",
     )
@@ -142,21 +146,21 @@ class FleetSettings:
         BOOLEAN,
         "Serve without tokens on addresses other than loopback: everyone who can reach the port can read "
         "all data.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     requests_per_second: float = setting(
         50.0,
         Decimal(0.1, 100_000),
         "Rate limit per token, or per address without tokens.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
     )
     requests_burst: int = setting(
         200,
         WholeNumber(1, 1_000_000),
         "Burst of the rate limit.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
         deprecated="use --requests-per-second.",
     )
@@ -164,9 +168,9 @@ class FleetSettings:
         256,
         WholeNumber(0, 10_000),
         "Maximum number of live streams.",
-        group="HTTP",
+        group=_SERVING,
         reloadable=False,
-        deprecated="the default is enough for all viewers of one process.",
+        deprecated="the default is enough for all viewers of one process; remove this setting.",
     )
 
     state_folder: str | None = setting(
