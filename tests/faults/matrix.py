@@ -329,7 +329,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="kubelet-gone-socket-left",
         part=Part.KUBERNETES,
-        broken="the kubelet's socket is there, and nobody serves it",
+        broken="the kubelet's socket exists, and no process listens on it",
         stays="all devices; allocations stay for 60 s",
         counted=_source("pod-resources", "refused"),
         collections=3,
@@ -339,7 +339,7 @@ MATRIX: tuple[Fault, ...] = (
     Fault(
         name="kubelet-hangs",
         part=Part.KUBERNETES,
-        broken="the kubelet takes the connection and says nothing",
+        broken="the kubelet accepts the connection and does not respond",
         stays="all devices; allocations stay for 60 s",
         counted=_source("pod-resources", "timeout"),
         seconds=5,
