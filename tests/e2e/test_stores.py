@@ -19,7 +19,8 @@ from tests.fleet.sources.prometheus.nodes import CLUSTER, reports_of_agents, row
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history import History, HistorySeries
+from accelscope.fleet.history import History
+from accelscope.fleet.history_rings import HistorySeries
 from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, NodeUpdate, PodRow, SourceOutcome
 from accelscope.fleet.sources.prometheus import PrometheusSource, StoredPast
 from accelscope.fleet.sources.round import LoopThrottle

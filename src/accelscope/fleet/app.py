@@ -21,13 +21,14 @@ from accelscope.files import warn_world_readable
 from accelscope.fleet.api.access import AccessControl, ClusterTokenReviews, TokensFile, check_exposure
 from accelscope.fleet.api.app import Listener, listen, make_app
 from accelscope.fleet.api.problem import ApiLimits
-from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
+from accelscope.fleet.clusters import ClusterEntry, ClustersFile
 from accelscope.fleet.history import History
+from accelscope.fleet.kubeconfig import default_clusters
 from accelscope.fleet.metrics import FleetView, render, view_of
-from accelscope.fleet.refresh.engine import ClusterList, Engine
-from accelscope.fleet.refresh.source_loop import Pacing
+from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.settings import FleetSettings
 from accelscope.fleet.sources.prometheus.past import StoredPast
+from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.kube.endpoint import is_loopback

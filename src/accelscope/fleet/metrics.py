@@ -12,7 +12,7 @@ from aiohttp import web
 from accelscope import __version__
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import STREAMS, TRAFFIC
-from accelscope.fleet.refresh.engine import Engine
+from accelscope.fleet.refresh import Engine
 from accelscope.fleet.rows import ClusterView, SourceView
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore

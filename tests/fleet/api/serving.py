@@ -16,7 +16,8 @@ from tests.fleet.store.nodes import KubernetesNode
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import listen, make_app
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.history import History, HistoryStore
+from accelscope.fleet.history import History
+from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, SourceKind, SourceView
 from accelscope.fleet.store.fleet_store import FleetStore

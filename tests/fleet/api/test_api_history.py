@@ -8,7 +8,7 @@ import pytest
 from tests.fleet.api.serving import fleet_store, recorded, serving, tokens_file, view
 
 from accelscope.fleet.api.access import AccessControl, TokensFile
-from accelscope.fleet.history import HistorySeries
+from accelscope.fleet.history_rings import HistorySeries
 from accelscope.fleet.rows import SourceView
 
 

@@ -8,7 +8,7 @@ from tests.repository import REPOSITORY
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.reference import types, vendors
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
+from accelscope.fleet.history import ROW_MINUTES, SUMMARY_MINUTES
 from accelscope.model import (
     FAULT_THROTTLES,
     HARMLESS_THROTTLES,

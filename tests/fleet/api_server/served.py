@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from accelscope.fleet.api_server.session import Session
-from accelscope.fleet.clusters.entry import Access, AddressAccess
+from accelscope.fleet.clusters import Access, AddressAccess
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

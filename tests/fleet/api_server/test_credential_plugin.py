@@ -20,8 +20,8 @@ from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
 from accelscope.fleet.api_server.connection import ConnectionResolver, PluginCredential, run_plugin
-from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
-from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.fleet.clusters import KubeconfigAccess
+from accelscope.fleet.kubeconfig import CredentialPlugin, resolve
 from accelscope.kube.errors import KubeError, Reason
 
 VERSION = "client.authentication.k8s.io/v1"

@@ -13,7 +13,7 @@ from tests.fleet.api_server.served import Handler, served, session_at, status
 from tests.fleet.loop import run
 
 from accelscope.fleet.api_server.session import ExecOutput, ExecResult, Session
-from accelscope.fleet.clusters.entry import AddressAccess
+from accelscope.fleet.clusters import AddressAccess
 from accelscope.kube.errors import KubeError, Reason
 
 COMMAND = ["nvidia-smi", "--query-gpu=index,name", "--format=csv", "a&b c"]

@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_SECONDS
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
 from accelscope.fleet.api_server.session import Informer
-from accelscope.fleet.clusters.entry import AddressAccess
+from accelscope.fleet.clusters import AddressAccess
 from accelscope.kube.errors import DecodeError, Reason
 from accelscope.kube.listwatch import Collection, all_nodes, pods_in
 from accelscope.simulate import SimulatedNode, load_node

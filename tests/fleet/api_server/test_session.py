@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope import __version__
 from accelscope.fleet.api_server import pod_proxy_path
-from accelscope.fleet.clusters.entry import AddressAccess, KubeconfigAccess
+from accelscope.fleet.clusters import AddressAccess, KubeconfigAccess
 from accelscope.kube.errors import KubeError, Reason
 
 LIMIT = 1 << 20

@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_SECONDS
 import accelscope.fleet.app as app_module
 from accelscope.config import Reloader, load
 from accelscope.fleet.app import FleetProcess
-from accelscope.fleet.refresh.engine import Engine
+from accelscope.fleet.refresh import Engine
 from accelscope.fleet.settings import FleetSettings
 
 START = 1_800_000_000.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.fleet.clusters.entry import AddressAccess, AgentsEntry, Identity, KubeconfigAccess, Server
-from accelscope.fleet.clusters.kubeconfig import default_clusters, kubeconfig_paths, read_kubeconfig, resolve
+from accelscope.fleet.clusters import AddressAccess, AgentsEntry, KubeconfigAccess, kubeconfig_paths
+from accelscope.fleet.kubeconfig import Identity, Server, default_clusters, read_kubeconfig, resolve
 
 CA = base64.b64encode(b"a CA").decode()
 

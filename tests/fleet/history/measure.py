@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
 
-from accelscope.fleet.history import History, SummaryScope
+from accelscope.fleet.history import History
+from accelscope.fleet.history_rings import SummaryScope
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends

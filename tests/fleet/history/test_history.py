@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
-from accelscope.fleet.history import History, HistoryLimits, HistorySeries
-from accelscope.fleet.history.rings import NOWHERE, Rings
+from accelscope.fleet.history import History, HistoryLimits
+from accelscope.fleet.history_rings import NOWHERE, HistorySeries, Rings
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device
 

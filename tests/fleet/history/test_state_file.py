@@ -14,7 +14,8 @@ from tests.fleet.history.test_history import Fleet, gpu
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB
 
-from accelscope.fleet.history import History, HistoryLimits, state_file
+from accelscope.fleet import history_rings
+from accelscope.fleet.history import History, HistoryLimits
 
 
 def _fleet() -> Fleet:
@@ -219,7 +220,7 @@ def test_a_full_disk_keeps_the_previous_file(
         scratch.touch()
         return Path("/dev/full").open("wb"), scratch
 
-    monkeypatch.setattr(state_file, "_open_scratch", on_a_full_disk)
+    monkeypatch.setattr(history_rings, "_open_scratch", on_a_full_disk)
     run(fleet.history.save(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["history"]

@@ -10,9 +10,9 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.config import ConfigError
 from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.refresh.engine import ClusterList, Engine
-from accelscope.fleet.refresh.source_loop import Pacing
+from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.rows import ClusterView, SourceView
+from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Condition, Query
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.refresh.cluster_run import AgentCoverage
+from accelscope.fleet.refresh import AgentCoverage
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 

@@ -19,7 +19,7 @@ from accelscope.fleet.rows import (
 )
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.node_record import NodeRecord
+from accelscope.fleet.store.node_rows import NodeRecord
 from accelscope.fleet.store.query import Query
 from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document

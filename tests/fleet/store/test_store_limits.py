@@ -14,7 +14,7 @@ from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, rows_of, text_size
 from accelscope.fleet.store.query import layout_of
-from accelscope.fleet.store.texts import Texts, held_bytes
+from accelscope.fleet.store.table import Texts, held_bytes
 from accelscope.model import (
     AgentState,
     Device,

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store import table as table_module
-from accelscope.fleet.store import texts as texts_module
 from accelscope.fleet.store.query import Condition, Query, QueryError, Sort
 from accelscope.fleet.store.table import NOWHERE, NodeNumbers, Table
 
@@ -146,10 +145,10 @@ def little_room() -> Iterator[None]:
         mock.patch.object(table_module, "_HOLES_AT_LEAST", 2),
         mock.patch.object(table_module, "_ROWS_MOVED_AT_ONCE", 2),
         mock.patch.object(table_module, "_LEAST_ROWS", 2),
-        mock.patch.object(texts_module, "_MERGED_AT_LEAST", 1),
-        mock.patch.object(texts_module, "_MERGED_AT_ONCE", 2),
-        mock.patch.object(texts_module, "_RECLAIMED_AT_LEAST", 1),
-        mock.patch.object(texts_module, "_STOPS_LIMIT", 2),
+        mock.patch.object(table_module, "_MERGED_AT_LEAST", 1),
+        mock.patch.object(table_module, "_MERGED_AT_ONCE", 2),
+        mock.patch.object(table_module, "_RECLAIMED_AT_LEAST", 1),
+        mock.patch.object(table_module, "_STOPS_LIMIT", 2),
         mock.patch("accelscope.fleet.store.query._SORTED_AT_ONCE", 1),
     ):
         yield

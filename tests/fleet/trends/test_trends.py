@@ -10,12 +10,11 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
+from accelscope.fleet.detectors import StuckJobDetector, baseline
 from accelscope.fleet.history import History
-from accelscope.fleet.history.rings import NOWHERE
+from accelscope.fleet.history_rings import NOWHERE
 from accelscope.fleet.store.events import EventKind
-from accelscope.fleet.trends import Trends
-from accelscope.fleet.trends.detectors import StuckJobDetector, baseline
-from accelscope.fleet.trends.trends import AnomalyMarks, DevicePast
+from accelscope.fleet.trends import AnomalyMarks, DevicePast, Trends
 from accelscope.model import FAULT_THROTTLES, Device, EccCount, ErrorCount, PodUsage, Throttle
 
 START = 1_000_020.0

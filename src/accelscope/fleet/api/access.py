@@ -23,8 +23,7 @@ from accelscope.config.log import fields
 from accelscope.files import FileWatch
 from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, temporary
 from accelscope.fleet.api_server import Session
-from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.clusters.entry import CLUSTER_ID, Access
+from accelscope.fleet.clusters import CLUSTER_ID, Access, ClusterEntry
 from accelscope.kube.endpoint import is_loopback
 from accelscope.kube.errors import KubeError
 from accelscope.kube.token_review import (

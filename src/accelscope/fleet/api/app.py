@@ -26,7 +26,8 @@ from accelscope.fleet.api.request_handler import (
 )
 from accelscope.fleet.api.route import Fleet
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history import History, HistoryStore
+from accelscope.fleet.history import History
+from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage, PageFile
 from accelscope.fleet.store.fleet_store import FleetStore
 

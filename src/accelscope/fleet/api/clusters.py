@@ -6,9 +6,8 @@ from msgspec import Meta, Struct
 
 from accelscope.config.values import WholeNumber
 from accelscope.fleet.api.access import Scope
-from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.rows import ClusterView, DeviceRow, NodeRow, PodRow
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD

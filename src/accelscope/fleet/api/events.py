@@ -13,10 +13,9 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from accelscope.config.values import WholeNumber
-from accelscope.fleet.api.parameter import TEXT, Parameter, one_of, several
 from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, temporary
 from accelscope.fleet.api.request_handler import SECURITY_HEADERS
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, one_of, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.store.events import Change, Event, EventKind, Severity, Subscription
 from accelscope.fleet.store.query import Condition

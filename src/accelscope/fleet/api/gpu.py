@@ -21,11 +21,9 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster, visible_clusters
-from accelscope.fleet.api.device_columns import CopiedColumns, countable
-from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedAnswer, Route, ThreadedAnswer
-from accelscope.fleet.api.tables import visible
+from accelscope.fleet.api.route import TEXT, Call, EncodedAnswer, Parameter, Route, ThreadedAnswer
+from accelscope.fleet.api.tables import CopiedColumns, countable, visible
 from accelscope.fleet.api_server.objects import resources_of
 from accelscope.fleet.rows import ClusterView, DeviceRow, HealthName, VendorName
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from accelscope.config.values import Choice, Decimal
 from accelscope.fleet.api.clusters import visible_cluster
-from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.history import HistorySeries, Scope, SummaryScope
+from accelscope.fleet.api.route import TEXT, Call, Parameter, Route
+from accelscope.fleet.history_rings import HistorySeries, Scope, SummaryScope
 from accelscope.fleet.store.query import Condition, Query
 
 SPAN_SECONDS = 3600.0

@@ -15,10 +15,9 @@ from accelscope import __version__
 from accelscope.config.values import List
 from accelscope.fleet.api.access import TOKEN_HEADER
 from accelscope.fleet.api.gpu import Gpu, GpuProcess
-from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.request_handler import NO_FRAMES
-from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Route
+from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Parameter, Route, schema
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
 from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot

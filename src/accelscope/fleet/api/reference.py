@@ -16,8 +16,7 @@ from accelscope.fleet.api.openapi import (
     sentence,
     type_text,
 )
-from accelscope.fleet.api.parameter import Parameter, schema
-from accelscope.fleet.api.route import COMMON_PROBLEMS, Route
+from accelscope.fleet.api.route import COMMON_PROBLEMS, Parameter, Route, schema
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.vendors import declarations
 

@@ -20,10 +20,9 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from accelscope.fleet.api import parameter
 from accelscope.fleet.api.access import ANONYMOUS, TOKEN_HEADER, AccessControl, Caller
 from accelscope.fleet.api.problem import MEDIA_TYPE, ApiLimits, Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedAnswer, Fleet, Route, ThreadedAnswer
+from accelscope.fleet.api.route import Call, EncodedAnswer, Fleet, Route, ThreadedAnswer, parse_parameters
 from accelscope.fleet.api.tables import filters_by_age
 from accelscope.rate_limit import RateLimiter
 
@@ -255,7 +254,7 @@ class RequestHandler:
             raise Problem(
                 ProblemKind.BAD_PARAMETER, "the query is not UTF-8 or has too many parameters"
             ) from None
-        values = parameter.parse(route.parameters, request.match_info, query)
+        values = parse_parameters(route.parameters, request.match_info, query)
         filters = urlencode(sorted(pair for pair in query if pair[0] not in ("cursor", "limit")))
         return Call(
             fleet=self._fleet,

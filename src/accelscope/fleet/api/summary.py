@@ -8,9 +8,8 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from accelscope.config.values import Choice, Decimal
-from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, several
 from accelscope.fleet.api.tables import (
     NO_PLACE,
     After,

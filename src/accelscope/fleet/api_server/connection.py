@@ -20,15 +20,8 @@ from urllib.parse import urlsplit
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
-from accelscope.fleet.clusters.entry import (
-    Access,
-    CredentialPlugin,
-    Identity,
-    KubeconfigAccess,
-    Server,
-    checked_proxy,
-)
-from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.fleet.clusters import Access, KubeconfigAccess, checked_proxy
+from accelscope.fleet.kubeconfig import CredentialPlugin, Identity, Server, resolve
 from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.kube.tls import client_context

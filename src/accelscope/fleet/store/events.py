@@ -11,8 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from accelscope.fleet.rows import ClusterView, DeviceRow
-from accelscope.fleet.store.node_record import NodeRecord
-from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
+from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD, NodeRecord
 
 EVENTS_LIMIT = 10_000
 

@@ -17,15 +17,15 @@ from msgspec import structs
 from accelscope.config.log import fields
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, NodeUpdate
 from accelscope.fleet.store.events import Changes, EventLog, EventRecorder, Subscription
-from accelscope.fleet.store.node_record import (
+from accelscope.fleet.store.node_rows import (
     Ageing,
     Failure,
     NodeRecord,
     StoredNodeObject,
     StoredReading,
     stored_reading,
+    whole_node,
 )
-from accelscope.fleet.store.node_rows import whole_node
 from accelscope.fleet.store.node_writer import (
     NO_SOURCE,
     WORK_OF_MARKING,

@@ -9,15 +9,17 @@ from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
 from accelscope.fleet.store.events import EventRecorder, device_name
-from accelscope.fleet.store.node_record import PRECEDENCE, NodeRecord, SourceShare
 from accelscope.fleet.store.node_rows import (
     FRESH,
     INCOMPATIBLE,
+    PRECEDENCE,
     STALE,
     UNREAD,
     NodeIdentity,
+    NodeRecord,
     NodeRows,
     SourceReading,
+    SourceShare,
     node_row,
     rows_of,
 )

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.fleet.rows import Row
-from accelscope.fleet.store.texts import ABSENT
 
 if TYPE_CHECKING:
     from accelscope.fleet.store.table import Table
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 Value: TypeAlias = str | int | float | None
 Positions: TypeAlias = npt.NDArray[np.intp]
 Operator: TypeAlias = Literal["=", "!=", "in", ">=", "<=", ">", "<", "contains", "has", "absent", "present"]
+
+
+ABSENT = 0  # the code of an absent text
 
 
 class QueryError(ValueError):

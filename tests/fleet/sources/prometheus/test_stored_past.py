@@ -15,8 +15,7 @@ from tests.fleet.loop import run
 
 import accelscope.fleet.sources.prometheus.past as past_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history import HistorySeries, Scope
-from accelscope.fleet.history.rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
+from accelscope.fleet.history_rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS, HistorySeries, Scope
 from accelscope.fleet.sources.prometheus import StoredPast
 from accelscope.fleet.sources.prometheus.past import Grid
 from accelscope.fleet.sources.round import LoopThrottle

@@ -11,7 +11,7 @@ import msgspec
 
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history.rings import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
+from accelscope.fleet.history_rings import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.store import (
     TARGET_LABELS,

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.config.log import fields
-from accelscope.fleet.history import state_file
-from accelscope.fleet.history.rings import (
+from accelscope.fleet.history_rings import (
     DEVICE_FIELDS,
     MINUTE,
     NOWHERE,
@@ -28,6 +27,7 @@ from accelscope.fleet.history.rings import (
     Key,
     Rings,
     Slots,
+    StateFile,
     SummaryScope,
 )
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -273,7 +273,7 @@ class History:
             "pods": self.pods,
         }
         self._full: set[str] = set()
-        self._state = state_file.StateFile(self._by_name)
+        self._state = StateFile(self._by_name)
 
     @property
     def refused(self) -> dict[str, int]:

@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.config.log import fields
-from accelscope.fleet.history import History
-from accelscope.fleet.history.history import DEVICE_KEY, POD_KEY, Rows, fresh, rows_at
-from accelscope.fleet.history.rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
-from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Positions
-from accelscope.fleet.store.summary import Groups, Values, grouped, runs
-from accelscope.fleet.store.table import Table
-from accelscope.fleet.trends.detectors import (
+from accelscope.fleet.detectors import (
     ERROR_MINUTES,
     MIN_BASELINE_MINUTES,
     RECENT_MINUTES,
@@ -41,6 +34,12 @@ from accelscope.fleet.trends.detectors import (
     extend,
     similar_power,
 )
+from accelscope.fleet.history import DEVICE_KEY, POD_KEY, History, Rows, fresh, rows_at
+from accelscope.fleet.history_rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Positions
+from accelscope.fleet.store.summary import Groups, Values, grouped, runs
+from accelscope.fleet.store.table import Table
 from accelscope.model import FAULT_THROTTLES
 
 log = logging.getLogger(__name__)

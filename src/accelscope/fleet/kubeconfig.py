@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,19 +16,17 @@ import yaml
 
 from accelscope.config import BOOLEAN, BadValue, ConfigError, Kind, Text, quoted
 from accelscope.config.document import Section, parse_yaml, read_text
-from accelscope.fleet.clusters.entry import (
+from accelscope.fleet.clusters import (
     Access,
     AddressAccess,
     AgentsEntry,
     AnnotationsEntry,
     ClusterEntry,
-    CredentialPlugin,
     ExecEntry,
-    Identity,
     KubeconfigAccess,
-    Server,
     checked_proxy,
     checked_url,
+    kubeconfig_paths,
 )
 from accelscope.kube.endpoint import PemSource, in_cluster
 
@@ -38,6 +36,45 @@ _PLUGIN_VERSIONS = (f"{_PLUGIN_GROUP}/v1", f"{_PLUGIN_GROUP}/v1beta1")
 _PLUGIN_EXTENSION = f"{_PLUGIN_GROUP}/exec"  # extension of a cluster with data for plugins
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TEXT = Text("text", r"(?s).*", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    url: str  # without a trailing slash
+    authority: PemSource | None = None  # None: the CAs of the system
+    skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = field(default=None, repr=False)  # may contain a password
+    compression: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialPlugin:
+    """A command that prints an ExecCredential."""
+
+    name: str  # kubeconfig and user, for errors
+    api_version: str
+    command: str
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    install_hint: str | None = None
+    # JSON of spec.cluster, if the plugin needs it.
+    cluster: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Credentials of a user. A token is used together with a certificate and takes precedence over a
+    plugin."""
+
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificate: PemSource | None = None
+    key: PemSource | None = None
+    plugin: CredentialPlugin | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()  # header fields
 
 
 class _Base64(Kind[bytes]):
@@ -125,15 +162,6 @@ class Kubeconfig:
         if name not in entries:
             raise context.error(None, f"{kind} {quoted(name)} not found")
         return entries[name]
-
-
-def kubeconfig_paths(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The files that kubectl merges."""
-    listed = [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    if listed:
-        return tuple(dict.fromkeys(listed))
-    home = environ.get("HOME", "")
-    return (str(Path(home) / ".kube" / "config"),) if home else ()
 
 
 def read_kubeconfig(paths: Sequence[str]) -> Kubeconfig:
