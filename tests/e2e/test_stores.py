@@ -22,7 +22,7 @@ from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history import History
 from accelscope.fleet.history_rings import HistorySeries
 from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, NodeUpdate, PodRow, SourceOutcome
-from accelscope.fleet.sources.prometheus import PrometheusSource, StoredPast
+from accelscope.fleet.sources.prometheus import PrometheusSource, StoredHistory
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.store.query import Condition, Query
 from accelscope.model import Snapshot
@@ -163,7 +163,7 @@ async def _seen(told: Told, now: float) -> tuple[History, DeviceRow, PodRow]:
 
 
 async def _remembered(entry: PrometheusEntry, seen: HistorySeries, now: float) -> HistorySeries | None:
-    past = StoredPast(loop_throttle=LoopThrottle())
+    past = StoredHistory(loop_throttle=LoopThrottle())
     await past.declare([ClusterEntry(id=CLUSTER, prometheus=entry)])
     try:
         # A store looks five minutes back from the next minute, too.

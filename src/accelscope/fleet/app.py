@@ -27,7 +27,7 @@ from accelscope.fleet.kubeconfig import default_clusters
 from accelscope.fleet.metrics import FleetView, render, view_of
 from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.settings import FleetSettings
-from accelscope.fleet.sources.prometheus.past import StoredPast
+from accelscope.fleet.sources.prometheus.stored_history import StoredHistory
 from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
@@ -85,7 +85,7 @@ class FleetProcess:
             each_minute=self._each_minute,
             each_list=self._each_list,
         )
-        self._past = StoredPast(loop_throttle=self.engine.loop_throttle)
+        self._past = StoredHistory(loop_throttle=self.engine.loop_throttle)
         self._recorded = asyncio.Event()  # set after the first minute
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(

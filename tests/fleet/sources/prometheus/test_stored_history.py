@@ -13,11 +13,11 @@ from aiohttp import web
 from tests.fleet.api_server.served import Handler, served
 from tests.fleet.loop import run
 
-import accelscope.fleet.sources.prometheus.past as past_module
+import accelscope.fleet.sources.prometheus.stored_history as history_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
 from accelscope.fleet.history_rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS, HistorySeries, Scope
-from accelscope.fleet.sources.prometheus import StoredPast
-from accelscope.fleet.sources.prometheus.past import Grid
+from accelscope.fleet.sources.prometheus import StoredHistory
+from accelscope.fleet.sources.prometheus.stored_history import TimeGrid
 from accelscope.fleet.sources.round import LoopThrottle
 
 START = 1_800_000_000.0
@@ -56,7 +56,7 @@ def answer(kind: str, result: object) -> web.Response:
 
 
 @asynccontextmanager
-async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
+async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredHistory]:
     async with AsyncExitStack() as stack:
         entries = []
         for name, handler in clusters.items():
@@ -64,7 +64,7 @@ async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
             entries.append(
                 ClusterEntry(id=name, prometheus=None if url is None else PrometheusEntry(url=url))
             )
-        past = StoredPast(loop_throttle=LoopThrottle())
+        past = StoredHistory(loop_throttle=LoopThrottle())
         await past.declare(entries)
         try:
             yield past
@@ -72,7 +72,7 @@ async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
             await past.close()
 
 
-async def asked(past: StoredPast, scope: Scope, key: str | None, **place: str) -> HistorySeries | None:
+async def asked(past: StoredHistory, scope: Scope, key: str | None, **place: str) -> HistorySeries | None:
     return await past.series(scope, key, since=START, until=START + 120, **place)
 
 
@@ -89,7 +89,7 @@ async def asked(past: StoredPast, scope: Scope, key: str | None, **place: str) -
 def test_moments_are_whole_minutes_and_not_too_many(
     since: float, until: float, start: float, step: float, points: int
 ) -> None:
-    grid = Grid(since, until)
+    grid = TimeGrid(since, until)
     assert (grid.start, grid.step, grid.points) == (start, step, points)
 
 
@@ -155,12 +155,12 @@ def test_a_store_that_hangs_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: Scope, key: str | None
 ) -> None:
     """Not even to have one of its connections, and again only after a while."""
-    monkeypatch.setattr(past_module, "_ANSWER_SECONDS", 4.0)  # in which the other store answers for sure
-    monkeypatch.setattr(past_module, "_ALONE_SECONDS", 3600.0)
+    monkeypatch.setattr(history_module, "_ANSWER_SECONDS", 4.0)  # in which the other store answers for sure
+    monkeypatch.setattr(history_module, "_ALONE_SECONDS", 3600.0)
 
     async def read() -> None:
         async with served(hang) as place, served(store(10.0)) as other:
-            past = StoredPast(loop_throttle=LoopThrottle())
+            past = StoredHistory(loop_throttle=LoopThrottle())
             slow = PrometheusEntry(url=place.url, timeout_seconds=3600.0)
             quick = PrometheusEntry(url=other.url)
             await past.declare(
@@ -186,7 +186,7 @@ def test_a_failed_store_is_tried_again_by_a_single_query(
 ) -> None:
     caplog.set_level(logging.INFO, "accelscope.fleet")
     now = 1000.0
-    monkeypatch.setattr(past_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(history_module, "time", SimpleNamespace(monotonic=lambda: now))
     well = False
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -206,7 +206,7 @@ def test_a_failed_store_is_tried_again_by_a_single_query(
             assert await asked(past, "cluster", "berlin") is not None
 
     run(read())
-    said = [record.getMessage() for record in caplog.records if record.name == past_module.__name__]
+    said = [record.getMessage() for record in caplog.records if record.name == history_module.__name__]
     assert said == ["a store could not be asked for the past", "a store tells the past again"]
 
 
@@ -273,11 +273,11 @@ def test_devices_of_all_clusters_that_answer() -> None:
 
 
 def test_devices_of_a_store_that_hangs_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_module, "_DEVICES_SECONDS", 4.0)
+    monkeypatch.setattr(history_module, "_DEVICES_SECONDS", 4.0)
 
     async def read() -> list[HistorySeries]:
         async with served(hang) as slow, served(store(10.0)) as quick:
-            past = StoredPast(loop_throttle=LoopThrottle())
+            past = StoredHistory(loop_throttle=LoopThrottle())
             entries = {
                 "oslo": PrometheusEntry(url=slow.url, timeout_seconds=3600.0),
                 "berlin": PrometheusEntry(url=quick.url),
