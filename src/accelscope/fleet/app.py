@@ -42,7 +42,7 @@ _CHECK_FILES_SECONDS = 2.0
 _RING_SECONDS = 3600.0  # history kept in memory for each device
 
 
-class _StaticClusters:
+class _FixedClusterList:
     """A list of clusters that does not come from a file."""
 
     def __init__(self, entries: tuple[ClusterEntry, ...]) -> None:
@@ -233,7 +233,7 @@ def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> Cluste
         environ = {**environ, "KUBECONFIG": settings.kubeconfig}
     if settings.clusters_file is not None:
         return ClustersFile(settings.clusters_file, environ)
-    return _StaticClusters(default_clusters(environ, settings.kube_context or None))
+    return _FixedClusterList(default_clusters(environ, settings.kube_context or None))
 
 
 def _state_file(folder: str | None) -> Path | None:

@@ -446,7 +446,7 @@ def similar_power(limit: npt.NDArray[Any], power: npt.NDArray[Any]) -> npt.NDArr
 
 
 def _warming_mean(values: Window) -> Window:
-    """The mean over each minute and those before it that still warm the device; NaN is left out."""
+    """The mean over each minute and those before it that still warm the device; NaN is omitted."""
     known = ~np.isnan(values)
     sums = np.cumsum(np.where(known, values, 0), axis=1, dtype=np.float64)
     counts = np.cumsum(known, axis=1)

@@ -204,7 +204,7 @@ def _added(
     memory_used: Values,
 ) -> Values:
     column, healths = store.devices.column, store.devices.texts("health")
-    sick = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
+    unhealthy_codes = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
     counted = groups.rows()
     memory_total = column("memory_total_bytes", devices)
     both = ~np.isnan(memory_used) & ~np.isnan(memory_total)  # both sums are over the same devices
@@ -215,7 +215,7 @@ def _added(
     return np.stack(
         [
             counted,
-            groups.rows(np.isin(column("health", devices), sick)),
+            groups.rows(np.isin(column("health", devices), unhealthy_codes)),
             groups.rows(allocated),
             summed(utilization),
             groups.present(utilization),
@@ -410,7 +410,7 @@ async def _write_rows(rings: Rings, read: RowReadings) -> None:
 
 
 def _sum_of(rings: Rings, slots: Iterable[int], first: int, end: int) -> npt.NDArray[np.float64]:
-    """Fields x minutes. NaN is left out of sums; a sum of NaN only is NaN."""
+    """Fields x minutes. NaN is omitted from sums; a sum of NaN only is NaN."""
     total = np.zeros((len(ADDED_FIELDS), end - first))
     known = np.zeros(total.shape, np.bool_)
     heat = ADDED_FIELDS.index("temperature_max_celsius")

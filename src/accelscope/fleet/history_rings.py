@@ -171,7 +171,7 @@ class Rings:
 
 
 SummaryScope: TypeAlias = Literal["fleet", "cluster", "vendor", "model", "namespace"]
-Scope: TypeAlias = Literal["fleet", "cluster", "vendor", "model", "namespace", "device", "pod"]
+HistoryScope: TypeAlias = Literal["fleet", "cluster", "vendor", "model", "namespace", "device", "pod"]
 
 SUMMARY_FIELDS = (
     "devices",
@@ -192,7 +192,7 @@ MINUTE = 60.0  # seconds
 class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
     """Value i of each field is of `start` + i * `step_seconds`."""
 
-    scope: Annotated[Scope, Meta(description="what it is of")]
+    scope: Annotated[HistoryScope, Meta(description="what it is of")]
     key: Annotated[
         str | None,
         Meta(description="the cluster, vendor, model, namespace, device id or pod; null: the fleet"),
@@ -218,7 +218,7 @@ class HistoryStore(Protocol):
 
     async def series(
         self,
-        scope: Scope,
+        scope: HistoryScope,
         key: str | None,
         *,
         cluster: str | None = None,
@@ -256,7 +256,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _MAX_BROKEN_FILES = 3  # so that a recurring error does not fill the disk
 
 
-class _Head(Struct):
+class _PageHead(Struct):
     """The head of a page; the last one has no ring, and `pages` is their number."""
 
     ring: str | None = None
@@ -332,7 +332,7 @@ class StateFile:
             return
         log.info("history loaded", extra=fields(path=str(path), devices=len(self._rings["devices"])))
 
-    def _take(self, head: _Head, numbers: Minutes) -> None:
+    def _take(self, head: _PageHead, numbers: Minutes) -> None:
         rings = self._rings.get(head.ring or "")
         if rings is None or head.fields != rings.fields:
             return  # another version of the same format with other rings or fields
@@ -354,7 +354,7 @@ class StateFile:
         log.warning("cannot read the saved history; starting without it", extra=extra)
 
 
-def _page(name: str, rings: Rings, number: int) -> tuple[_Head, Minutes]:
+def _page(name: str, rings: Rings, number: int) -> tuple[_PageHead, Minutes]:
     """A copy of the slots in use, oldest minute first."""
     assert rings.last is not None
     start = number * rings.page_slots
@@ -362,7 +362,7 @@ def _page(name: str, rings: Rings, number: int) -> tuple[_Head, Minutes]:
     used = [place for place, key in enumerate(keys) if key is not None]
     places = rings.places(rings.last - rings.length + 1, rings.last + 1)
     numbers = rings.pages[number][places][:, :, used]
-    head = _Head(
+    head = _PageHead(
         ring=name,
         fields=rings.fields,
         length=rings.length,
@@ -381,7 +381,7 @@ class _ChecksumWriter:
         self._sum = zlib.crc32(content, self._sum)
         self._file.write(content)
 
-    def add_page(self, head: _Head, numbers: Minutes | None = None) -> None:
+    def add_page(self, head: _PageHead, numbers: Minutes | None = None) -> None:
         text = msgspec.json.encode(head)
         self.add(len(text).to_bytes(_NUMBER, "little"))
         self.add(text)
@@ -389,7 +389,7 @@ class _ChecksumWriter:
             self.add(numbers.astype(_FLOAT, copy=False).tobytes())
 
     def end(self, pages: int) -> None:
-        self.add_page(_Head(pages=pages))
+        self.add_page(_PageHead(pages=pages))
         self._file.write(self._sum.to_bytes(_NUMBER, "little"))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -418,9 +418,9 @@ def _check(file: BinaryIO) -> None:
     file.seek(first)
 
 
-def _pages(file: BinaryIO) -> Iterator[tuple[_Head, Minutes]]:
+def _pages(file: BinaryIO) -> Iterator[tuple[_PageHead, Minutes]]:
     """The pages of a file with a valid checksum. Raises BadStateError."""
-    decoder = msgspec.json.Decoder(_Head)
+    decoder = msgspec.json.Decoder(_PageHead)
     pages = 0
     while True:
         length = int.from_bytes(file.read(_NUMBER), "little")
@@ -438,7 +438,7 @@ def _pages(file: BinaryIO) -> Iterator[tuple[_Head, Minutes]]:
         pages += 1
 
 
-def _numbers(file: BinaryIO, head: _Head) -> Minutes:
+def _numbers(file: BinaryIO, head: _PageHead) -> Minutes:
     shape = head.length, len(head.fields), len(head.keys)
     size = shape[0] * shape[1] * shape[2] * _FLOAT.itemsize
     content = file.read(size)

@@ -82,7 +82,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_cluster_up",
         "",
-        "1 if the cluster's API server, or its store if it has none, answered the last request.",
+        "1 if the cluster's API server, or its store if it has none, responded to the last request.",
         ("cluster",),
         lambda v: [((cluster.id,), cluster.reachable) for cluster in v.clusters],
     ),
@@ -96,7 +96,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_cluster_last_success_timestamp_seconds",
         "seconds",
-        "When the cluster last answered, in seconds since the epoch.",
+        "When the cluster last responded, in seconds since the epoch.",
         ("cluster",),
         lambda v: [((cluster.id,), cluster.succeeded_at) for cluster in v.clusters],
     ),
@@ -124,14 +124,14 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_source_nodes_expected",
         "",
-        "Nodes that should have answered in the last refresh.",
+        "Nodes that should have responded in the last refresh.",
         ("cluster", "source"),
         lambda v: [(labels, source.expected) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_nodes_answered",
         "",
-        "Nodes that answered in the last refresh.",
+        "Nodes that responded in the last refresh.",
         ("cluster", "source"),
         lambda v: [(labels, source.answered) for labels, source in _sources(v)],
     ),
@@ -145,7 +145,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_source_errors_total",
         "",
-        "Failed refreshes and nodes that did not answer, by reason.",
+        "Failed refreshes and nodes that did not respond, by reason.",
         ("cluster", "source", "reason"),
         lambda v: _counts(v.source_errors),
     ),
@@ -233,7 +233,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet(
         "accelscope_fleet_http_unsent_bytes",
         "bytes",
-        "Bytes of answers that clients have not read yet.",
+        "Bytes of responses that clients have not read yet.",
         lambda v: v.unsent_bytes,
     ),
     _fleet("accelscope_fleet_streams", "", "Open live streams.", lambda v: v.streams),

@@ -66,7 +66,7 @@ class Reachability:
 
 
 class ReachabilityProbe:
-    """Checks with one small request per interval that the API server answers and accepts the credentials. An
+    """Checks with one small request per interval that the API server responds and accepts the credentials. An
     open watch does not show this: it stays open after its token is revoked."""
 
     def __init__(
@@ -156,8 +156,8 @@ _INTERVALS_MISSED = 3
 class AgentCoverage:
     """The nodes whose GPUs an agent reports, which therefore need no commands in driver pods.
 
-    The age of the reading counts, not the time of the answer: an agent whose collection hangs still answers
-    that nothing has changed. Only vendors whose devices can be read in driver pods matter.
+    The age of the reading counts, not the time of the response: an agent whose collection hangs still
+    responds that nothing has changed. Only vendors whose devices can be read in driver pods matter.
     """
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
@@ -424,7 +424,7 @@ class ClusterRun:
         )
 
     def _probed(self) -> None:
-        """Wakes sources that failed because the server was unreachable, once it answers again."""
+        """Wakes sources that failed because the server was unreachable, once it responds again."""
         assert self._probe is not None
         if self._probe.result.reachable:
             for loop in self.loops:

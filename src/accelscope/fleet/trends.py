@@ -121,7 +121,7 @@ class AnomalyMarks(Generic[W]):
         return found
 
 
-_MAX_NEIGHBOURS = 16  # of one model on one node: more are left out
+_MAX_NEIGHBOURS = 16  # of one model on one node: more are ignored
 _MIN_NEIGHBOURS = 3
 _GROUPS_AT_ONCE = 1000
 
@@ -357,13 +357,13 @@ class MeanPower:
         self._taken_at[slots] = taken_at
 
     def window(self, here: slice, power: Window) -> Window:
-        """`power` holds the samples, which are used where there is no energy counter."""
+        """`power` contains the samples, which are used where there is no energy counter."""
         places = np.arange(self._minute - _HOUR + 1, self._minute + 1) % _HOUR
         watts = self._watts[places, here].T
         return np.where(watts > 0, watts, power)
 
 
-class DevicePast:
+class DeviceHistory:
     """The past of devices that is not in the rings, by slot: errors, throttled minutes, and when the pods
     changed. It is reset when a slot is reused for another device."""
 
@@ -468,7 +468,7 @@ class Trends:
         self._history = history
         self._devices = AnomalyMarks(history.devices, _DEVICE_DETECTORS)
         self._pods = AnomalyMarks(history.pods, _POD_DETECTORS)
-        self._past = DevicePast()
+        self._device_history = DeviceHistory()
         self._over_limit = False
 
     @property
@@ -492,7 +492,7 @@ class Trends:
         slots = await readings.rows.slots(rings.find)
         self._pods.begin_minute()
         here = slots != NOWHERE
-        by_slot = _BySlot(len(rings.lives), slots[here])
+        by_slot = _SlotArray(len(rings.lives), slots[here])
         capacity, idle = by_slot.put(readings.capacity[here]), by_slot.put(readings.idle_minutes[here])
         measured = np.zeros(len(rings.lives), np.bool_)
         for part, hour in _windows_by_slot(rings):
@@ -509,7 +509,7 @@ class Trends:
         return measured
 
     async def _check_devices(self, store: FleetStore, measured_pods: Mask) -> None:
-        rings, past = self._history.devices, self._past
+        rings, past = self._history.devices, self._device_history
         minute = rings.last
         assert minute is not None
         readings = read_devices(store)
@@ -531,7 +531,7 @@ class Trends:
         past.take_errors(slots, readings.ecc_uncorrected[here], readings.errors[here])
         past.take_throttled(slots, readings.throttled[here])
         past.take_pods(slots, pod_device_slots[placed], pod_slots[placed], minute)
-        by_slot = _BySlot(len(rings.lives), slots)
+        by_slot = _SlotArray(len(rings.lives), slots)
         limit, capacity = by_slot.put(readings.power_limit[here]), by_slot.put(readings.capacity[here])
         neighbour_temperature, measured_by_pods = by_slot.put(neighbours[here]), by_slot.put(measured[here])
         unknown = np.full(len(rings.lives), np.nan, np.float32)
@@ -584,7 +584,7 @@ async def _mark(store: FleetStore, kind: Literal["device", "pod"], texts: Mappin
         store.set_unusual(kind, dict(items[start : start + _MARKS_AT_ONCE]))
 
 
-class _BySlot:
+class _SlotArray:
     """Values of rows by their slots; NaN elsewhere."""
 
     def __init__(self, length: int, slots: Slots) -> None:

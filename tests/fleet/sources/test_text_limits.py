@@ -18,7 +18,7 @@ from tests.fleet.sources.test_plausible_numbers import DEVICE, MINIMAL, written
 
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUpdate
 from accelscope.fleet.sources.exec import _MAX_ADDRESSES
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, TooLarge, decode_snapshot, glance
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, SnapshotTooLarge, decode_light, decode_snapshot
 from accelscope.sinks.documents import timestamp
 
 LONG = "x" * 5000
@@ -30,7 +30,7 @@ def cut_in(update: NodeUpdate, field: str) -> None:
     assert update.document == b""  # what came would bring the text back
 
 
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 @pytest.mark.parametrize(
     ("name", "members"),
     [
@@ -62,15 +62,15 @@ def test_a_long_text_is_truncated_and_its_field_is_listed(
     assert "x" * (TEXT_LIMIT - 1) + "…" in str(result.snapshot)
 
 
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 def test_a_text_of_the_maximum_length_is_kept(decode: Any) -> None:
     result = decode(written({**DEVICE, "model": "é" * TEXT_LIMIT}))
     assert (result.whole, result.snapshot.devices[0].model) == (True, "é" * TEXT_LIMIT)
 
 
 def test_a_large_document_with_a_long_text_is_refused_with_the_place() -> None:
-    with pytest.raises(TooLarge, match=r"more than 1024 characters in devices\[0\]\.model"):
-        glance(written({**DEVICE, "model": "x" * (2 << 20)}))
+    with pytest.raises(SnapshotTooLarge, match=r"more than 1024 characters in devices\[0\]\.model"):
+        decode_light(written({**DEVICE, "model": "x" * (2 << 20)}))
 
 
 async def test_an_agent() -> None:

@@ -9,7 +9,7 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, usage
 
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeUnchanged, SourceKind
-from accelscope.fleet.store.events import Change, EventKind, EventLog, Severity
+from accelscope.fleet.store.events import EventKind, EventLog, Severity, StoreChange
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Query
 
@@ -221,9 +221,9 @@ def test_the_generation_grows_when_an_answer_would_change(store: FleetStore, clo
 
 
 def test_subscribers_get_changes_once_a_second(store: FleetStore, clock: Clock) -> None:
-    async def follow() -> list[Change]:
+    async def follow() -> list[StoreChange]:
         subscription = store.subscribe()
-        heard: list[Change] = []
+        heard: list[StoreChange] = []
         waiting = asyncio.ensure_future(anext(subscription))
         store.tick(clock.now)
         heard.append(await waiting)  # that the cluster was declared
@@ -250,7 +250,7 @@ def test_subscribers_get_changes_once_a_second(store: FleetStore, clock: Clock) 
 
 
 def test_a_slow_subscriber_gets_a_resync(store: FleetStore, clock: Clock) -> None:
-    async def follow() -> Change:
+    async def follow() -> StoreChange:
         subscription = store.subscribe()
         for _ in range(9):
             store.take("berlin", report("n1", [device()], clock.now))
@@ -266,7 +266,7 @@ def test_a_slow_subscriber_gets_a_resync(store: FleetStore, clock: Clock) -> Non
 
 
 def test_closing_ends_the_wait(store: FleetStore) -> None:
-    async def follow() -> list[Change]:
+    async def follow() -> list[StoreChange]:
         subscription = store.subscribe()
         asyncio.get_running_loop().call_soon(subscription.close)
         return [change async for change in subscription]

@@ -14,7 +14,7 @@ from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, rows_of, text_size
 from accelscope.fleet.store.query import layout_of
-from accelscope.fleet.store.table import Texts, held_bytes
+from accelscope.fleet.store.table import TextDictionary, interned_bytes
 from accelscope.model import (
     AgentState,
     Device,
@@ -71,12 +71,12 @@ def reason_of(store: FleetStore, node: str = "n", cluster: str = "a") -> tuple[s
 
 def test_unused_texts_are_freed_by_their_length() -> None:
     """They used to stay until there were a thousand of them, however long they were."""
-    texts = Texts()
+    texts = TextDictionary()
     before: list[int] = []
     with memory_of_at_most(4 * MIB):
         for _ in range(40):
             codes = texts.encode([noise(MIB)])
-            texts.hold(codes)
+            texts.retain(codes)
             texts.release(before)
             texts.settle()
             before = codes
@@ -131,18 +131,18 @@ def test_a_reading_that_is_too_large_is_rejected_with_a_reason() -> None:
 )
 def test_no_text_takes_more_than_is_counted(text: str) -> None:
     """With its copy in small letters, with what an answer adds to it, and with what a search does."""
-    texts, number = Texts(), 500
-    with memory_of_at_most(number * (held_bytes(text + "000") + 500)):
-        texts.hold(texts.encode([f"{text}{place:03}" for place in range(number)]))
+    texts, number = TextDictionary(), 500
+    with memory_of_at_most(number * (interned_bytes(text + "000") + 500)):
+        texts.retain(texts.encode([f"{text}{place:03}" for place in range(number)]))
         msgspec.json.encode(texts.texts)
         assert texts.containing("099").sum() == 1
         texts.ranks()
 
 
 def test_one_wide_text_does_not_widen_what_is_searched() -> None:
-    texts = Texts()
+    texts = TextDictionary()
     with memory_of_at_most(4 * MIB):
-        texts.hold(texts.encode([*("a" * 1000 + f"{place:03}" for place in range(1000)), "Äpfel 🌀", "z"]))
+        texts.retain(texts.encode([*("a" * 1000 + f"{place:03}" for place in range(1000)), "Äpfel 🌀", "z"]))
         assert texts.containing("🌀").nonzero()[0].tolist() == [1001]
         assert texts.containing("PFEL").nonzero()[0].tolist() == [1001]
         assert texts.containing("z").nonzero()[0].tolist() == [1002]
@@ -275,4 +275,4 @@ def test_every_text_of_a_row_is_counted() -> None:
     }
     assert len(held) == next(count) - 3  # all but the agent's version, and the name of an owner that is a pod
     others = {"d", "space", "pod", shown.agent.version, owner.name}
-    assert text_size(shown) == sum(held_bytes(one) for one in held | others if one is not None)
+    assert text_size(shown) == sum(interned_bytes(one) for one in held | others if one is not None)

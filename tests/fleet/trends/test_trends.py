@@ -14,7 +14,7 @@ from accelscope.fleet.detectors import StuckJobDetector, baseline
 from accelscope.fleet.history import History
 from accelscope.fleet.history_rings import NOWHERE
 from accelscope.fleet.store.events import EventKind
-from accelscope.fleet.trends import AnomalyMarks, DevicePast, Trends
+from accelscope.fleet.trends import AnomalyMarks, DeviceHistory, Trends
 from accelscope.model import FAULT_THROTTLES, Device, EccCount, ErrorCount, PodUsage, Throttle
 
 START = 1_000_020.0
@@ -404,7 +404,7 @@ def test_a_few_outliers_do_not_move_the_baseline() -> None:
 
 
 def test_the_baseline_of_a_device_starts_when_any_of_its_pods_changes() -> None:
-    past = DevicePast()
+    past = DeviceHistory()
     past.grow_to(3)
 
     def read(minute: int, devices: dict[int, list[int]]) -> list[float]:

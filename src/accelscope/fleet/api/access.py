@@ -1,7 +1,7 @@
 """Access control: tokens from a file, tokens reviewed by a cluster, or no tokens.
 
 A cluster reviews a token through its API server: it must authenticate the token (TokenReview) and authorize
-its user to `get` a path that stands for the fleet (SubjectAccessReview). These paths do not begin with /api,
+its user to `get` a path that represents the fleet (SubjectAccessReview). These paths do not begin with /api,
 because the role system:discovery grants `get` on /api/* to every user of a cluster.
 """
 
@@ -49,7 +49,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A caller limited to some clusters gets answers as if the others did not exist."""
+    """A caller limited to some clusters gets responses as if the others did not exist."""
 
     name: str
     scopes: frozenset[Scope]
@@ -63,7 +63,7 @@ class Caller:
 
     @property
     def view(self) -> str:
-        """A key that is equal for callers who get equal answers."""
+        """A key that is equal for callers who get equal responses."""
         return "all" if self.clusters is None else repr(sorted(self.clusters))
 
 
@@ -228,7 +228,7 @@ _GONE_SECONDS = 60.0  # Retry-After while the cluster is not in the list
 _QUIET_SECONDS = 60.0  # without a rejected token; the next one is logged again
 
 
-class _Reply(Protocol):
+class _ReviewReply(Protocol):
     @property
     def body(self) -> bytes: ...
 
@@ -238,7 +238,7 @@ class ReviewSession(Protocol):
 
     async def post(
         self, path: str, body: bytes, *, limit_bytes: int, timeout_seconds: float | None = None
-    ) -> _Reply: ...
+    ) -> _ReviewReply: ...
 
 
 class TokenReviewClient:
@@ -280,7 +280,7 @@ class TokenReviewClient:
             raise temporary(ProblemKind.CANNOT_REVIEW, text, self._verdicts.retry_after())
         return _caller(verdict)
 
-    def knows(self, token: str) -> bool:
+    def has_verdict(self, token: str) -> bool:
         """Whether a cached verdict admits the token."""
         if not is_bearer_token(token):
             return False
@@ -375,8 +375,8 @@ class ClusterTokenReviews:
             raise temporary(ProblemKind.CANNOT_REVIEW, text, _GONE_SECONDS)
         return await self._reviews.caller(token)
 
-    def knows(self, token: str) -> bool:
-        return self._access is not None and self._reviews.knows(token)
+    def has_verdict(self, token: str) -> bool:
+        return self._access is not None and self._reviews.has_verdict(token)
 
     async def close(self) -> None:
         await self._reviews.close()
@@ -405,7 +405,7 @@ class TokenReviewer(Protocol):
 
     async def caller(self, token: str) -> Caller | None: ...
 
-    def knows(self, token: str) -> bool: ...
+    def has_verdict(self, token: str) -> bool: ...
 
     async def close(self) -> None: ...
 
@@ -449,7 +449,7 @@ class AccessControl:
         if caller is not None:
             return caller
         # Known tokens are not limited: several clients may share the address of a proxy.
-        known = self._reviews is not None and self._reviews.knows(token)
+        known = self._reviews is not None and self._reviews.has_verdict(token)
         now = self._clock()
         if not known and (wait := self._failed.wait(peer, now)):
             raise temporary(ProblemKind.TOO_MANY_REQUESTS, "too many unknown tokens from this address", wait)

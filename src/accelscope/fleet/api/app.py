@@ -174,7 +174,7 @@ def _options(allow: str) -> Handler:
 
 
 def _routing_errors(document: Handler) -> Middleware:
-    """Answers requests that match no route: with the page, or with a problem."""
+    """Handles requests that match no route: returns the page or a problem."""
 
     @web.middleware
     async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -232,10 +232,10 @@ async def listen(
     await runner.setup()
     server, loop = runner.server, asyncio.get_running_loop()
     assert server is not None
-    connections = _Connections(limits.connections)
+    connections = _ConnectionCount(limits.connections)
 
-    def connection() -> _Connection:
-        return _Connection(
+    def connection() -> _ClientConnection:
+        return _ClientConnection(
             connections,
             server,
             loop=loop,
@@ -255,18 +255,18 @@ async def listen(
     return Listener(runner, listening)
 
 
-class _Connections:
+class _ConnectionCount:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.open = 0
 
 
-class _Connection(web.RequestHandler):
+class _ClientConnection(web.RequestHandler):
     """Closes itself at once if there are too many connections."""
 
     __slots__ = ("_connections", "_counted")
 
-    def __init__(self, connections: _Connections, server: web.Server, **options: Any) -> None:
+    def __init__(self, connections: _ConnectionCount, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._connections = connections
         self._counted = False

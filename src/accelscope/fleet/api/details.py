@@ -53,9 +53,12 @@ class DeviceDetail(Struct, frozen=True, kw_only=True):
     device: Annotated[DeviceRow, Meta(description="row of the device")]
     reading: Annotated[Device | None, Meta(description="all values of the device, and why others are absent")]
     balance: Annotated[
-        DeviceBalance | None, Meta(description="what makes the use by pods add up to that of the device")
+        DeviceBalance | None,
+        Meta(description="memory, energy and shares of the device beyond the use by its pods"),
     ]
-    pods: Annotated[list[PodRow], Meta(description="rows of the containers that hold or use it")]
+    pods: Annotated[
+        list[PodRow], Meta(description="rows of the containers that it is allocated to or that use it")
+    ]
     processes: Annotated[list[ProcessRow], Meta(description="rows of the processes on it")]
     unattributed: Annotated[
         list[Unattributed], Meta(description="use of the device that is attributed to no pod")
@@ -72,7 +75,9 @@ class PodDetail(Struct, frozen=True, kw_only=True):
     containers: Annotated[
         list[PodRow], Meta(description="rows of its containers, one for each container and device")
     ]
-    devices: Annotated[list[DeviceRow], Meta(description="rows of the devices that it holds or uses")]
+    devices: Annotated[
+        list[DeviceRow], Meta(description="rows of the devices that are allocated to it or used by it")
+    ]
     processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
     allocations: Annotated[list[Allocation], Meta(description="device ids allocated to it")]
     generation: Generation
@@ -197,7 +202,7 @@ ROUTES = (
         path="/api/v1/nodes/{cluster}/{node}",
         summary="One node with everything on it",
         tag="tables",
-        answer=NodeDetail,
+        response=NodeDetail,
         handle=node_detail,
         parameters=(_CLUSTER, _NODE),
         problems=(ProblemKind.NOT_FOUND,),
@@ -207,7 +212,7 @@ ROUTES = (
         path="/api/v1/devices/{cluster}/{node}/{device}",
         summary="One device with all its values",
         tag="tables",
-        answer=DeviceDetail,
+        response=DeviceDetail,
         handle=device_detail,
         parameters=(_CLUSTER, _NODE, path_parameter("device", "id of the device")),
         problems=(ProblemKind.NOT_FOUND,),
@@ -217,7 +222,7 @@ ROUTES = (
         path="/api/v1/pods/{cluster}/{namespace}/{pod}",
         summary="One pod with its devices and processes",
         tag="tables",
-        answer=PodDetail,
+        response=PodDetail,
         handle=pod_detail,
         parameters=(
             _CLUSTER,

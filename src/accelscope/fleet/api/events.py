@@ -17,7 +17,7 @@ from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, tempor
 from accelscope.fleet.api.request_handler import SECURITY_HEADERS
 from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, one_of, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
-from accelscope.fleet.store.events import Change, Event, EventKind, Severity, Subscription
+from accelscope.fleet.store.events import Event, EventKind, Severity, StoreChange, Subscription
 from accelscope.fleet.store.query import Condition
 from accelscope.fleet.store.summary import SummaryRow, summarize
 
@@ -74,7 +74,7 @@ EVENT_ROUTES = (
             "returned."
         ),
         tag="time",
-        answer=Events,
+        response=Events,
         handle=events,
         parameters=(
             Parameter(
@@ -145,7 +145,7 @@ class StreamServer:
         self._open: dict[Subscription, str] = {}  # key of the rate limit of each
         self._closing = False
         self._encoded: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
-        self._encoded_change: Change | None = None
+        self._encoded_change: StoreChange | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -241,7 +241,7 @@ class StreamServer:
     def _event(self, event: Event) -> bytes:
         return self._entry("event", event, event.id)
 
-    def _message(self, call: Call, change: Change) -> bytes:
+    def _message(self, call: Call, change: StoreChange) -> bytes:
         if self._encoded_change is not change:
             self._encoded_change = change
             self._encoded = {}
@@ -251,7 +251,7 @@ class StreamServer:
             message = self._encoded[key] = self._make(call, change)
         return message
 
-    def _make(self, call: Call, change: Change) -> bytes:
+    def _make(self, call: Call, change: StoreChange) -> bytes:
         if change.resync:
             return self._resync(call)
         parts = [self._event(event) for event in change.events if _is_requested(call, event.cluster)]
@@ -310,7 +310,7 @@ STREAM_ROUTES = (
             "everything again). A client that reconnects with Last-Event-ID gets the events that it missed."
         ),
         tag="time",
-        answer=None,
+        response=None,
         media_type="text/event-stream",
         stream=stream,
         parameters=(

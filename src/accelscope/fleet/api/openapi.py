@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document and the page `/docs`, made from the routes and the types of their answers."""
+"""The OpenAPI 3.1 document and the page `/docs`, made from the routes and the types of their responses."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from accelscope.fleet.api.access import TOKEN_HEADER
 from accelscope.fleet.api.gpu import Gpu, GpuProcess
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.request_handler import NO_FRAMES
-from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Parameter, Route, schema
+from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedResponse, Parameter, Route, schema
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
 from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
@@ -34,7 +34,7 @@ Unknown values are null, never 0. Ratios are 0 to 1, sizes are bytes, times are 
 `/gpu/*` uses percent and MB (bytes / 2^20), for clients of exec-based collectors. Every row contains its
 source, its age and whether it is simulated.
 
-Lists are paged: pass `next` of an answer as `cursor` of the next request. A token limited to some clusters
+Lists are paged: pass `next` of a response as `cursor` of the next request. A token limited to some clusters
 sees only those. An `ETag` covers the data, not its age: 304 means that only `age_seconds`, `at` and similar
 fields have changed. Requests that filter by `age_seconds` get no ETag. Routes that accept GET also accept
 HEAD. Errors are problem details (RFC 9457); retry those that have `Retry-After`.
@@ -59,17 +59,17 @@ _MODEL_TYPES: Mapping[type[Any], tuple[type[Any], ...]] = {
     GpuProcess: (Process, Owner),
 }
 
-# Fields that mean the same in every answer and that the model does not describe.
+# Fields that mean the same in every response and that the model does not describe.
 COMMON_FIELDS: Mapping[str, str] = {
     "age_seconds": "time since the data was read",
     "agent_version": "version of the agent that read the node; null: not read by an agent",
     "cluster": "id of the cluster",
     "cluster_id": "id of the cluster",
-    "containers": "number of containers that hold or use a device",
+    "containers": "number of containers that use a device or have one allocated",
     "devices": "number of devices",
     "devices_allocated": "number of devices allocated to its pods",
     "devices_idle": "allocated devices that were not used for an hour or more, as a sum of device shares",
-    "devices_lost": "number of devices that fell off the bus or do not answer",
+    "devices_lost": "number of devices that fell off the bus or do not respond",
     "devices_stale": "number of devices whose last reading is old",
     "gpu_count": "number of GPUs",
     "health_reason": "why the health is not `ok`",
@@ -101,7 +101,7 @@ COMMON_FIELDS: Mapping[str, str] = {
 
 @cache
 def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
-    types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
+    types = [*(route.response for route in routes if route.response is not None), ProblemDocument]
     schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
     _describe(components)
     return schemas, components
@@ -131,10 +131,12 @@ def _model_text(documented: Sequence[Documentation], field: str, declared: Mappi
 
 
 def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each route's answer by method and path, and the components that they reference."""
+    """The schema of each route's response by method and path, and the components that they reference."""
     schemas, components = _components(tuple(routes))
-    answered = [route for route in routes if route.answer is not None]
-    named = {f"{route.method} {route.path}": schema for route, schema in zip(answered, schemas, strict=False)}
+    with_response = [route for route in routes if route.response is not None]
+    named = {
+        f"{route.method} {route.path}": schema for route, schema in zip(with_response, schemas, strict=False)
+    }
     return named, components
 
 
@@ -244,8 +246,8 @@ class Field:
     description: str
 
 
-def answer_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, list[Field]]]:
-    """The types that the answer consists of, each once with its fields."""
+def response_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, list[Field]]]:
+    """The types that the response consists of, each once with its fields."""
     schemas, components = answer_schemas(routes)
     schema = schemas.get(f"{route.method} {route.path}")
     if schema is None:
@@ -357,17 +359,17 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
             path="/openapi.json",
             summary="The OpenAPI 3.1 document",
             tag="service",
-            answer=None,
-            handle=lambda call: EncodedAnswer([encoded(call.fleet.guarded)]),
+            response=None,
+            handle=lambda call: EncodedResponse([encoded(call.fleet.guarded)]),
             scope=None,
         ),
         Route(
             path="/docs",
             summary="The API reference as a web page",
             tag="service",
-            answer=None,
+            response=None,
             media_type="text/html; charset=utf-8",
-            handle=lambda _: EncodedAnswer([page()]),
+            handle=lambda _: EncodedResponse([page()]),
             scope=None,
             content_security_policy=PAGE_POLICY,
         ),
@@ -403,14 +405,14 @@ def _section(route: Route, routes: tuple[Route, ...]) -> str:
         f"<h3 id='{_anchor(route)}'><span class=method>{route.method}</span> ",
         f"<code>{escape(route.path)}</code></h3><p>{_prose(route.summary)}.</p>",
         f"<p>{_prose(route.description)}</p>" if route.description else "",
-        f"<p>{scope} Answer: <code>{escape(route.media_type)}</code></p>",
+        f"<p>{scope} Response: <code>{escape(route.media_type)}</code></p>",
     ]
     if route.parameters:
         rows = "".join(_parameter_row(parameter) for parameter in route.parameters)
         parts.append(
             f"<details><summary>{len(route.parameters)} parameters</summary><table>{rows}</table></details>"
         )
-    for name, fields in answer_fields(route, routes):
+    for name, fields in response_fields(route, routes):
         rows = "".join(_field_row(field) for field in fields)
         parts.append(f"<details><summary>Fields of {escape(name)}</summary><table>{rows}</table></details>")
     if route.problems:

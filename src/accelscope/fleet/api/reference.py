@@ -10,9 +10,9 @@ from accelscope.fleet.api.openapi import (
     INTRODUCTION,
     REFERENCE,
     TAGS,
-    answer_fields,
     openapi,
     problem_texts,
+    response_fields,
     sentence,
     type_text,
 )
@@ -42,7 +42,7 @@ def reference(routes: tuple[Route, ...] = ROUTES) -> str:
         for route in routes:
             if route.tag == tag:
                 parts.append(_section(route))
-                for name, fields in answer_fields(route, routes):
+                for name, fields in response_fields(route, routes):
                     rows = "".join(
                         f"| `{f.name}` | {_cell(f.type)} | {_cell(f.description)} |\n" for f in fields
                     )

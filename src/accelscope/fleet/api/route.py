@@ -166,7 +166,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What handlers build their answers from."""
+    """The services that handlers use."""
 
     store: FleetStore
     history: History
@@ -189,7 +189,7 @@ class Call:
     caller: Caller
     counted_as: str  # key of the rate limit: the token, or the address if no token is required
     values: Mapping[str, Any]  # by parameter, defaults included
-    question: str  # path and filters: a cursor is valid only with the same ones
+    query_key: str  # path and filters: a cursor is valid only with the same ones
     now: float  # seconds since the epoch
     request: web.Request
     admitted_again: Callable[[], Awaitable[Caller]]  # checks the token again; raises Problem
@@ -201,21 +201,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedAnswer:
-    """An answer that is already encoded, in one or several pieces."""
+class EncodedResponse:
+    """A response body that is already encoded, in one or several pieces."""
 
     pieces: Iterable[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadedAnswer:
-    """An answer that takes long to build. `make` runs in a thread and must not use mutable state."""
+class ThreadedResponse:
+    """A response that takes long to build. `make` runs in a thread and must not use mutable state."""
 
     make: Callable[[], object]
 
 
-Answer = object  # an object of the type `Route.answer`, an EncodedAnswer or a ThreadedAnswer
-Handler = Callable[[Call], Answer | Awaitable[Answer]]
+HandlerResult = object  # an object of the type `Route.response`, an EncodedResponse or a ThreadedResponse
+Handler = Callable[[Call], HandlerResult | Awaitable[HandlerResult]]
 StreamHandler = Callable[[Call], Awaitable[web.StreamResponse]]
 
 
@@ -237,7 +237,7 @@ class Route:
     path: str  # with {parameters}
     summary: str
     tag: str
-    answer: Any  # a type that msgspec can encode; None: not JSON, or any
+    response: Any  # a type that msgspec can encode; None: not JSON, or any
     handle: Handler | None = None
     stream: StreamHandler | None = None  # instead of `handle`: writes the response itself
     method: str = "GET"
@@ -248,8 +248,8 @@ class Route:
     all_clusters: bool = False  # rejects tokens that are limited to some clusters
     media_type: str = JSON
     status: int = 200
-    probe: bool = False  # answered even if the server is too busy for other requests
-    cached: bool = False  # has an ETag: the answer changes only with the store's generation
+    probe: bool = False  # handled even if the server is too busy for other requests
+    cached: bool = False  # has an ETag: the response changes only with the store's generation
     content_security_policy: str | None = None  # None: the strictest
 
     @property

@@ -17,7 +17,7 @@ from accelscope.fleet.api import (
 )
 from accelscope.fleet.api.openapi import document_routes
 from accelscope.fleet.api.problem import ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedAnswer, Route
+from accelscope.fleet.api.route import Call, EncodedResponse, Route
 from accelscope.fleet.api.tables import Generation
 from accelscope.model.wire import SCHEMA_VERSION
 
@@ -52,19 +52,23 @@ def readyz(call: Call) -> ProbeStatus:
     return ProbeStatus(status="ready")
 
 
-def metrics(call: Call) -> EncodedAnswer:
-    return EncodedAnswer([call.fleet.metrics()])
+def metrics(call: Call) -> EncodedResponse:
+    return EncodedResponse([call.fleet.metrics()])
 
 
 _SERVICE_ROUTES = (
     Route(
-        path="/api/v1/version", summary="Version of the fleet", tag="service", answer=Version, handle=version
+        path="/api/v1/version",
+        summary="Version of the fleet",
+        tag="service",
+        response=Version,
+        handle=version,
     ),
     Route(
         path="/healthz",
         summary="Liveness: the event loop runs",
         tag="service",
-        answer=ProbeStatus,
+        response=ProbeStatus,
         handle=healthz,
         scope=None,
         probe=True,
@@ -73,7 +77,7 @@ _SERVICE_ROUTES = (
         path="/readyz",
         summary="Readiness: every cluster was tried once",
         tag="service",
-        answer=ProbeStatus,
+        response=ProbeStatus,
         handle=readyz,
         scope=None,
         probe=True,
@@ -83,7 +87,7 @@ _SERVICE_ROUTES = (
         path="/metrics",
         summary="Metrics of the fleet process, for Prometheus",
         tag="service",
-        answer=None,
+        response=None,
         media_type=METRICS_TYPE,
         handle=metrics,
         all_clusters=True,

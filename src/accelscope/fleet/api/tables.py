@@ -24,10 +24,10 @@ from accelscope.fleet.api.route import (
     WHOLE,
     BoundedText,
     Call,
-    EncodedAnswer,
+    EncodedResponse,
     Parameter,
     Route,
-    ThreadedAnswer,
+    ThreadedResponse,
     one_of,
     several,
 )
@@ -54,12 +54,12 @@ _DAMAGED = "it is truncated or mistyped"
 NO_PLACE = "it does not fit this list"
 
 
-def write_cursor(question: str, after: After) -> str:
-    content = msgspec.json.encode([_fingerprint(question), *after])
+def write_cursor(query_key: str, after: After) -> str:
+    content = msgspec.json.encode([_fingerprint(query_key), *after])
     return base64.urlsafe_b64encode(_checksum(content) + content).decode().rstrip("=")
 
 
-def read_cursor(question: str, cursor: str) -> After:
+def read_cursor(query_key: str, cursor: str) -> After:
     """Raises Problem."""
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
@@ -72,15 +72,15 @@ def read_cursor(question: str, cursor: str) -> After:
         fingerprint, *after = msgspec.json.decode(content, type=list[str | float | None])
     except (msgspec.DecodeError, ValueError):
         raise bad_cursor(_DAMAGED) from None
-    if fingerprint != _fingerprint(question):
+    if fingerprint != _fingerprint(query_key):
         raise bad_cursor("it was made with other parameters; keep filters and sort the same for all pages")
     if any(isinstance(value, float) and not math.isfinite(value) for value in after):
         raise bad_cursor(_DAMAGED)
     return tuple(after)
 
 
-def _fingerprint(question: str) -> str:
-    return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+def _fingerprint(query_key: str) -> str:
+    return hashlib.blake2b(query_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _checksum(content: bytes) -> bytes:
@@ -232,7 +232,7 @@ def list_query(row: type[Struct], call: Call) -> Query:
         where=conditions(row, call),
         search=call.values["q"],
         sort=tuple(Sort(text.removeprefix("-"), text.startswith("-")) for text in call.values["sort"]),
-        after=None if given is None else read_cursor(call.question, given),
+        after=None if given is None else read_cursor(call.query_key, given),
         limit=call.values["limit"],
     )
 
@@ -256,7 +256,7 @@ R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 Generation = Annotated[int, Meta(description="increases with every change that the caller can see")]
-At = Annotated[float, Meta(description="time of the answer, in seconds since the epoch")]
+At = Annotated[float, Meta(description="time of the response, in seconds since the epoch")]
 Next = Annotated[str | None, Meta(description="cursor of the next page; null: this is the last page")]
 
 
@@ -281,7 +281,7 @@ def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
     return Page(
         items=table.rows(found.positions, call.now),
         total=found.total,
-        next=None if found.after is None else write_cursor(call.question, found.after),
+        next=None if found.after is None else write_cursor(call.query_key, found.after),
         generation=call.generation,
         at=call.now,
     )
@@ -292,7 +292,7 @@ def _route(row: type[R], name: str, summary: str, table: Callable[[Call], Table[
         path=f"/api/v1/{name}",
         summary=summary,
         tag="tables",
-        answer=Page[row],  # type: ignore[valid-type]
+        response=Page[row],  # type: ignore[valid-type]
         handle=lambda call: page(call, table(call), row),
         parameters=list_parameters(row),
         problems=(ProblemKind.BAD_CURSOR,),
@@ -325,7 +325,7 @@ S = TypeVar("S", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class ItemSortKey:
     """One sort key; null comes last in both directions."""
 
     field: str
@@ -356,19 +356,19 @@ def short_page(call: Call, items: Sequence[S], identity: Sequence[str]) -> tuple
     """One page and the cursor of the next. The cursor contains the sort keys and the identity of the last
     item, so that items that come, go or move neither hide nor repeat others. `items` are ordered by identity.
     Raises Problem."""
-    sort = [_Key(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
-    keys = [*sort, *map(_Key, identity)]
+    sort = [ItemSortKey(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
+    keys = [*sort, *map(ItemSortKey, identity)]
     ordered = _sorted(items, sort)
     start = 0
     if (given := call.values["cursor"]) is not None:
-        start = _first_after(ordered, keys, read_cursor(call.question, given))
+        start = _first_after(ordered, keys, read_cursor(call.query_key, given))
     shown = ordered[start : start + call.values["limit"]]
     if not shown or start + len(shown) >= len(ordered):
         return shown, None
-    return shown, write_cursor(call.question, tuple(key.value(shown[-1]) for key in keys))
+    return shown, write_cursor(call.query_key, tuple(key.value(shown[-1]) for key in keys))
 
 
-def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
+def _sorted(items: Sequence[S], keys: Sequence[ItemSortKey]) -> list[S]:
     ordered = list(items)
     for key in reversed(keys):
         valued = [(key.value(item), item) for item in ordered]
@@ -378,7 +378,7 @@ def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
     return ordered
 
 
-def _first_after(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
+def _first_after(ordered: Sequence[Struct], keys: Sequence[ItemSortKey], after: After) -> int:
     if len(after) != len(keys):
         raise bad_cursor(NO_PLACE)
 
@@ -504,7 +504,7 @@ class Columns(Struct, frozen=True, kw_only=True):
     at: At
 
 
-def device_columns(call: Call) -> ThreadedAnswer:
+def device_columns(call: Call) -> ThreadedResponse:
     table = call.fleet.store.devices
     query = Query(where=conditions(DeviceRow, call), search=call.values["q"])
     # In table order: the devices of a node are adjacent, in the order of its snapshot.
@@ -515,10 +515,10 @@ def device_columns(call: Call) -> ThreadedAnswer:
         copies[name] = (table.column(name, positions), texts)
     generation, now = call.generation, call.now
 
-    def make() -> EncodedAnswer:
-        return EncodedAnswer(_encoded(copies, len(positions), generation, now))
+    def make() -> EncodedResponse:
+        return EncodedResponse(_encoded(copies, len(positions), generation, now))
 
-    return ThreadedAnswer(make)
+    return ThreadedResponse(make)
 
 
 def _encoded(copies: Mapping[str, _Copy], rows: int, generation: int, now: float) -> Iterator[bytes]:
@@ -564,7 +564,7 @@ DEVICE_COLUMN_ROUTES = (
         summary="All selected devices, column by column",
         description="For charts over the whole fleet: no pages, only the requested fields.",
         tag="tables",
-        answer=Columns,
+        response=Columns,
         handle=device_columns,
         parameters=(
             Parameter(

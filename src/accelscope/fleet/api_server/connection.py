@@ -59,7 +59,7 @@ async def run_plugin(
     loop = asyncio.get_running_loop()
     try:
         transport, output = await loop.subprocess_exec(
-            _Output,
+            _PluginOutput,
             plugin.command,
             *plugin.arguments,
             stdin=asyncio.subprocess.DEVNULL,
@@ -94,7 +94,7 @@ async def _wait_briefly(event: asyncio.Event) -> None:
             await event.wait()
 
 
-class _Output(asyncio.SubprocessProtocol):
+class _PluginOutput(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.stdout, self.stderr = bytearray(), bytearray()
         self.overflowed = False
@@ -239,7 +239,7 @@ class CredentialSource:
     ) -> None:
         self._identity = identity
         self._token_file = None if identity.token_file is None else TokenFile(identity.token_file)
-        self._plugin = None if identity.plugin is None else _CachedPlugin(identity.plugin, environ, clock)
+        self._plugin = None if identity.plugin is None else _PluginCache(identity.plugin, environ, clock)
         self._token: str | None = None
         self._checked_at = float("-inf")
 
@@ -290,7 +290,7 @@ class CredentialSource:
         return Credentials(headers, tuple(filter(None, secrets)), certificate)
 
 
-class _CachedPlugin:
+class _PluginCache:
     """Caches the credential and the last failure of a plugin; runs it once at a time."""
 
     def __init__(
@@ -464,7 +464,7 @@ class ConnectionResolver:
         )
         self._checked_at = float("-inf")
         self._lock = asyncio.Lock()
-        self._resolved: _ResolvedAccess | None = None
+        self._resolved: _AccessState | None = None
         self._failure: KubeError | None = None  # of the last attempt, until the files are checked again
 
     async def current(self) -> ConnectionParameters:
@@ -491,7 +491,7 @@ class ConnectionResolver:
         """Call it when the server responded with 401. Returns whether there may be newer credentials."""
         return self._resolved is not None and self._resolved.credentials.reject(connection.credentials)
 
-    async def _resolve(self) -> "_ResolvedAccess":
+    async def _resolve(self) -> "_AccessState":
         self._check_files()
         if (resolved := self._resolved) is not None:
             return resolved
@@ -500,7 +500,7 @@ class ConnectionResolver:
                 raise KubeError(self._failure.reason, self._failure.text)
             if self._resolved is None:
                 try:
-                    self._resolved = await asyncio.to_thread(_ResolvedAccess, self._access, self._environ)
+                    self._resolved = await asyncio.to_thread(_AccessState, self._access, self._environ)
                 except KubeError as error:
                     self._failure = error
                     raise
@@ -518,7 +518,7 @@ class ConnectionResolver:
             self._resolved.tls_contexts.check_files()
 
 
-class _ResolvedAccess:
+class _AccessState:
     """Raises KubeError."""
 
     def __init__(self, access: Access, environ: Mapping[str, str]) -> None:

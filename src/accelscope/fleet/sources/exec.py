@@ -28,7 +28,7 @@ _RENEWAL_SHARE = 0.9  # of the time to live, because refreshes do not begin at e
 
 
 @dataclass(slots=True)
-class _Node:
+class _NodeState:
     """The state of one node."""
 
     read_at: float = float("-inf")  # monotonic clock
@@ -59,7 +59,7 @@ class ExecSource:
         self._loop_throttle = loop_throttle
         self._clock = clock
         self._monotonic = monotonic
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _NodeState] = {}
         self._tools: dict[str, DriverTool] = {}  # by pod, because an upgrade replaces the pod
         self._sees_devices = False
         self.commands = 0  # run, since the start
@@ -109,7 +109,7 @@ class ExecSource:
         return merged_error(pods.error for pods in self._pods if not found or pods.synced.is_set())
 
     async def _read_node(self, node: str, pod: DriverPod, refresh_round: RefreshRound) -> None:
-        known = self._nodes.setdefault(node, _Node())
+        known = self._nodes.setdefault(node, _NodeState())
         tool = self._tools.get(pod_key(pod)) or self._tools.setdefault(pod_key(pod), _tool_of(pod))
         began = self._monotonic()
         if began - known.read_at < _RENEWAL_SHARE * self._entry.ttl_seconds:

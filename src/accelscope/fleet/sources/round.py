@@ -50,7 +50,7 @@ def merged_error(errors: Iterable[KubeError | None]) -> KubeError | None:
 
 
 class RefreshRound:
-    """Passes updates on and counts them. It gives up after `max_failures` common failures in a row, because
+    """Passes updates on and counts them. It stops after `max_failures` common failures in a row, because
     the remaining nodes would probably fail too while the readings of others age."""
 
     def __init__(self, take: UpdateHandler, *, max_failures: int) -> None:
@@ -91,7 +91,7 @@ class RefreshRound:
                 group.create_task(work())
 
     def outcome(self, expected: int, *, reason: str | None = None, text: str | None = None) -> SourceOutcome:
-        """Up if a node answered, or if there was none to read. `reason` is an error in addition to the nodes
+        """Up if a node responded, or if there was none to read. `reason` is an error in addition to the nodes
         that failed."""
         errors = [] if reason is None else [(reason, text or reason)]
         failed = {word: count for word, count in self._failed.items() if word != reason}
@@ -110,7 +110,7 @@ class RefreshRound:
         )
 
 
-_QUEUE_LIMIT = 16  # answers that wait to be decoded
+_QUEUE_LIMIT = 16  # responses that wait to be decoded
 _QUEUE_SECONDS = 0.1
 _STARTED_AT_ONCE = 8  # requests in one iteration of the event loop: about two milliseconds
 
@@ -158,7 +158,7 @@ class LoopThrottle:
                 self._room.set()
 
     async def wait(self, pace: RequestPacer) -> None:
-        """Waits for `pace`, and for a short time while too many answers wait to be decoded."""
+        """Waits for `pace`, and for a short time while too many responses wait to be decoded."""
         await pace.wait()
         while not self._room.is_set():
             try:
@@ -233,7 +233,7 @@ class SourceLoop:
         is called when `view` changes."""
         self.source = source
         self.view = SourceView(kind=source.kind.value)
-        self.errors: Counter[str] = Counter()  # by reason: failed rounds, and nodes that did not answer
+        self.errors: Counter[str] = Counter()  # by reason: failed rounds, and nodes that did not respond
         self.rounds = 0
         self.first_round = asyncio.Event()  # set when the first round has finished
         self._cluster = cluster

@@ -210,7 +210,7 @@ class EventRecorder:
     def node_forgotten(self, record: NodeRecord, at: float) -> None:
         """A node that was never read has no event."""
         if record.state not in (None, UNREAD):
-            text = "was removed after it did not answer for too long"
+            text = "was removed after it did not respond for too long"
             self._node(EventKind.NODE_FORGOTTEN, Severity.WARNING, text, record, at)
             record.outage_reported = False
 
@@ -271,7 +271,7 @@ _QUEUE_LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StoreChange:
     """`resync`: the subscriber was too slow and missed changes; it must reload everything."""
 
     generation: int
@@ -287,14 +287,14 @@ class Subscription:
 
     def __init__(self, forget: Callable[["Subscription"], None]) -> None:
         self._forget = forget
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[StoreChange] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
 
-    def put(self, change: Change) -> None:
+    def put(self, change: StoreChange) -> None:
         if len(self._waiting) >= _QUEUE_LIMIT:
             self._waiting.clear()
-            change = Change(generation=change.generation, last_event=change.last_event, resync=True)
+            change = StoreChange(generation=change.generation, last_event=change.last_event, resync=True)
         self._waiting.append(change)
         self._arrived.set()
 
@@ -304,10 +304,10 @@ class Subscription:
         self._arrived.set()
         self._forget(self)
 
-    def __aiter__(self) -> AsyncIterator[Change]:
+    def __aiter__(self) -> AsyncIterator[StoreChange]:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StoreChange:
         while not self._waiting and not self._closed:
             self._arrived.clear()
             await self._arrived.wait()
@@ -316,7 +316,7 @@ class Subscription:
         return self._waiting.popleft()
 
 
-class Changes:
+class ChangeFeed:
     """Collects changes until they are published to subscribers."""
 
     def __init__(self) -> None:
@@ -339,7 +339,7 @@ class Changes:
         """`events` are those since the last call; `last_event` is the id of the newest one."""
         if not (self._nodes or self._clusters or events):
             return
-        change = Change(
+        change = StoreChange(
             generation=generation,
             last_event=last_event,
             nodes=tuple(self._nodes),

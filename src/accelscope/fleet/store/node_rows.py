@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
-from accelscope.fleet.store.table import NOWHERE, held_bytes
+from accelscope.fleet.store.table import NOWHERE, interned_bytes
 from accelscope.model import (
     HARMLESS_THROTTLES,
     Device,
@@ -97,7 +97,7 @@ def text_size(snapshot: Snapshot) -> int:
         texts.update((process.name, process.user, process.partition))
         if (owner := process.owner) is not None:
             texts.update((owner.name, owner.namespace, owner.pod, owner.container))
-    return sum(held_bytes(text) for text in texts if text is not None)
+    return sum(interned_bytes(text) for text in texts if text is not None)
 
 
 def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
@@ -107,23 +107,24 @@ def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
 
 def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
     snapshot = part.snapshot
-    devices = _Devices(snapshot.devices, part.vendors, len(rows.devices))
+    devices = _DeviceIndex(snapshot.devices, part.vendors, len(rows.devices))
     processes = _distinct_processes(snapshot.processes, devices)
     usages = _distinct_usages(snapshot.pod_usages, devices)
     running: dict[str, int] = defaultdict(int)
     for device, _ in processes:
         running[device.id] += 1
-    holding: dict[str, list[PodUsage]] = defaultdict(list)
+    usages_by_device: dict[str, list[PodUsage]] = defaultdict(list)
     for device, usage in usages:
-        holding[device.id].append(usage)
+        usages_by_device[device.id].append(usage)
     rows.devices += [
-        _device_row(place, part, device, running[device.id], holding[device.id]) for device in devices.taken
+        _device_row(place, part, device, running[device.id], usages_by_device[device.id])
+        for device in devices.taken
     ]
-    pods = _Pods(snapshot.pods)
+    pods = _PodIndex(snapshot.pods)
     shares = {
         id(usage): share
-        for held in holding.values()
-        for usage, share in zip(held, usage_shares(held), strict=True)
+        for allocated in usages_by_device.values()
+        for usage, share in zip(allocated, usage_shares(allocated), strict=True)
     }
     rows.pods += [
         _pod_row(place, part, device, usage, pods, share=shares[id(usage)]) for device, usage in usages
@@ -133,7 +134,7 @@ def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
     rows.process_devices += [devices.places.get(device.id, NOWHERE) for device, _ in processes]
 
 
-class _Devices:
+class _DeviceIndex:
     """The devices of the part, by id, or by a unique index if the source has no id."""
 
     def __init__(self, devices: Iterable[Device], vendors: Collection[str], first: int) -> None:
@@ -151,7 +152,7 @@ class _Devices:
         return None if index is None else self._by_index.get(index)
 
 
-class _Pods:
+class _PodIndex:
     def __init__(self, pods: Iterable[Pod]) -> None:
         self._by_name = {(pod.namespace, pod.name): pod for pod in pods}
 
@@ -159,7 +160,7 @@ class _Pods:
         return self._by_name.get((usage.namespace, usage.pod))
 
 
-def _distinct_processes(processes: Iterable[Process], devices: _Devices) -> list[tuple[Device, Process]]:
+def _distinct_processes(processes: Iterable[Process], devices: _DeviceIndex) -> list[tuple[Device, Process]]:
     found = {}
     for process in processes:
         device = devices.find(process.device, process.device_index)
@@ -168,7 +169,7 @@ def _distinct_processes(processes: Iterable[Process], devices: _Devices) -> list
     return list(found.values())
 
 
-def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tuple[Device, PodUsage]]:
+def _distinct_usages(usages: Iterable[PodUsage], devices: _DeviceIndex) -> list[tuple[Device, PodUsage]]:
     found = {}
     for usage in usages:
         device = devices.find(usage.device)
@@ -190,8 +191,8 @@ def _taken_at(part: SourceReading, device: Device) -> float | None:
 def _device_row(
     place: NodeIdentity, part: SourceReading, device: Device, processes: int, usages: Sequence[PodUsage]
 ) -> DeviceRow:
-    held = [usage for usage in usages if usage.allocated]
-    idle = [usage.idle_seconds for usage in held if usage.idle_seconds is not None]
+    allocated = [usage for usage in usages if usage.allocated]
+    idle = [usage.idle_seconds for usage in allocated if usage.idle_seconds is not None]
     pcie = device.pcie
     return DeviceRow(
         cluster=place.cluster,
@@ -230,8 +231,8 @@ def _device_row(
         errors=sum(error.count for error in device.errors) if device.errors else None,
         partitions=len(device.partitions),
         processes=processes,
-        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in held}),
-        idle_seconds=min(idle) if held and len(idle) == len(held) else None,
+        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in allocated}),
+        idle_seconds=min(idle) if allocated and len(idle) == len(allocated) else None,
         namespaces=_listed({usage.namespace for usage in usages}),
     )
 
@@ -260,7 +261,13 @@ def _ecc_uncorrected(device: Device) -> int | None:
 
 
 def _pod_row(
-    place: NodeIdentity, part: SourceReading, device: Device, usage: PodUsage, pods: _Pods, *, share: float
+    place: NodeIdentity,
+    part: SourceReading,
+    device: Device,
+    usage: PodUsage,
+    pods: _PodIndex,
+    *,
+    share: float,
 ) -> PodRow:
     pod = pods.find(usage)
     return PodRow(
@@ -456,7 +463,7 @@ _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ageing:
+class StalenessRules:
     """A reading is stale after `stale_after_seconds` or after three of the node's intervals, whichever is
     longer, but not later than it is forgotten."""
 
@@ -478,7 +485,7 @@ class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
     vendors: tuple[str, ...]  # of its devices
     agent_version: str | None
     node_labels: tuple[tuple[str, str], ...]
-    remark: str | None  # about parts that were left out
+    remark: str | None  # about parts that were omitted
     document: bytes  # gzip or zlib
     size: int  # bytes of the document, plus an upper bound for texts in rows and labels
 
@@ -487,15 +494,15 @@ class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
         return _SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB))
 
 
-def stored_reading(report: NodeReport, now: float, ageing: Ageing) -> StoredReading:
+def stored_reading(report: NodeReport, now: float, staleness: StalenessRules) -> StoredReading:
     snapshot = report.snapshot
-    taken_at = min(report.taken_at, now)  # a clock that runs ahead must not keep a node fresh
+    taken_at = min(report.taken_at, now)  # the clock of the node may be ahead, which must not keep it fresh
     document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)
     labels = sum(_label_bytes(text) for label in snapshot.node_labels for text in label)
     return StoredReading(
         source=report.source,
         taken_at=taken_at,
-        stale_at=ageing.stale_at(taken_at, snapshot.interval_seconds),
+        stale_at=staleness.stale_at(taken_at, snapshot.interval_seconds),
         vendors=tuple(sorted({device.vendor.value for device in snapshot.devices})),
         agent_version=snapshot.agent.version or None,
         node_labels=snapshot.node_labels,
@@ -517,14 +524,14 @@ def _is_superseded(reading: StoredReading, newest: float) -> bool:
     return newest - reading.taken_at > (reading.stale_at - reading.taken_at) / 2
 
 
-class Failure(Struct, frozen=True, gc=False):
+class SourceFailure(Struct, frozen=True, gc=False):
     text: str
     incompatible: bool
     at: float
-    refused: bool = False  # the node was read, but its reading exceeds a limit
+    rejected: bool = False  # the node was read, but its reading exceeds a limit
 
 
-class SourceShare(Struct, frozen=True, gc=False):
+class SourceContribution(Struct, frozen=True, gc=False):
     """The vendors whose devices come from a source, and whether its reading is fresh."""
 
     source: SourceKind
@@ -537,9 +544,9 @@ class NodeRecord(Struct, gc=False):
     node: str
     number: int
     readings: dict[SourceKind, StoredReading] = {}
-    failures: dict[SourceKind, Failure] = {}
+    failures: dict[SourceKind, SourceFailure] = {}
     object: StoredNodeObject | None = None
-    shares: tuple[SourceShare, ...] = ()  # of its rows
+    shares: tuple[SourceContribution, ...] = ()  # of its rows
     state: str | None = None  # of its row; None: it has none
     outage_reported: bool = False  # by an event, that it is stale or incompatible
     size: int = 0  # of its readings, as counted in its cluster
@@ -557,15 +564,15 @@ class NodeRecord(Struct, gc=False):
         """Refreshes it with the next tick."""
         self.due = -inf
 
-    def forget_old(self, now: float, ageing: Ageing) -> None:
-        gone = ageing.is_forgotten
+    def forget_old(self, now: float, staleness: StalenessRules) -> None:
+        gone = staleness.is_forgotten
         self.readings = {
             kind: reading for kind, reading in self.readings.items() if not gone(reading.taken_at, now)
         }
         self.failures = {kind: failed for kind, failed in self.failures.items() if not gone(failed.at, now)}
 
-    def next_due(self, now: float, ageing: Ageing) -> float:
-        forgotten = ageing.forget_after_seconds
+    def next_due(self, now: float, staleness: StalenessRules) -> float:
+        forgotten = staleness.forget_after_seconds
         times = [
             reading.stale_at if now < reading.stale_at else reading.taken_at + forgotten
             for reading in self.readings.values()
@@ -573,15 +580,15 @@ class NodeRecord(Struct, gc=False):
         times += [failure.at + forgotten for failure in self.failures.values()]
         return min(times, default=inf)
 
-    def source_shares(self, now: float) -> tuple[SourceShare, ...]:
+    def source_shares(self, now: float) -> tuple[SourceContribution, ...]:
         """By precedence, with superseded readings last. Each source contributes the vendors that no source
         before it has. The first is included even without devices, because the node was read from it."""
         if len(self.readings) == 1:
             [only] = self.readings.values()
-            return (SourceShare(only.source, now < only.stale_at, only.vendors),)
+            return (SourceContribution(only.source, now < only.stale_at, only.vendors),)
         return tuple(self._shares(now))
 
-    def _shares(self, now: float) -> Iterator[SourceShare]:
+    def _shares(self, now: float) -> Iterator[SourceContribution]:
         covered: set[str] = set()
         newest = max(
             (reading.taken_at for reading in self.readings.values() if now < reading.stale_at),
@@ -597,12 +604,12 @@ class NodeRecord(Struct, gc=False):
         for place, reading in enumerate(in_order):
             vendors = tuple(vendor for vendor in reading.vendors if vendor not in covered)
             if vendors or not place:
-                yield SourceShare(reading.source, now < reading.stale_at, vendors)
+                yield SourceContribution(reading.source, now < reading.stale_at, vendors)
                 covered.update(vendors)
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> SourceFailure | None:
         """The failures of all sources, by precedence. While the node is fresh, failures of unused sources are
-        left out, unless the agent is incompatible."""
+        omitted, unless the agent is incompatible."""
         shown = sorted(self.failures, key=PRECEDENCE.__getitem__)
         if self.shares and self.shares[0].fresh:
             used = {share.source for share in self.shares}
@@ -610,7 +617,7 @@ class NodeRecord(Struct, gc=False):
         if len(shown) < 2:
             return self.failures[shown[0]] if shown else None
         failed = [self.failures[source] for source in shown]
-        return Failure(
+        return SourceFailure(
             "; ".join(f"{source}: {self.failures[source].text}" for source in shown),
             failed[0].incompatible,
             max(failure.at for failure in failed),

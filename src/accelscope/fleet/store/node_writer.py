@@ -18,8 +18,8 @@ from accelscope.fleet.store.node_rows import (
     NodeIdentity,
     NodeRecord,
     NodeRows,
+    SourceContribution,
     SourceReading,
-    SourceShare,
     node_row,
     rows_of,
 )
@@ -98,14 +98,14 @@ class NodeTables:
             table.assign(_of_cluster(table, cluster), "simulated", simulated)
 
     def hide(self, cluster: str) -> None:
-        """Removes the cluster from all answers at once; its nodes are cleared later, one by one."""
+        """Hides the cluster from all queries at once; its nodes are cleared later, one by one."""
         for table in self._all:
             table.hide(_of_cluster(table, cluster))
 
     def clear(self, cluster: str, node: str, number: int) -> None:
         for table in self._all:
             table.remove(number)
-        self._numbers.take_back(cluster, node)
+        self._numbers.release(cluster, node)
 
     def settle(self) -> bool:
         """Does a few milliseconds of maintenance that queries would otherwise do; False: there was none."""
@@ -245,7 +245,7 @@ class NodeWriter:
     def write(
         self,
         record: NodeRecord,
-        shares: tuple[SourceShare, ...],
+        shares: tuple[SourceContribution, ...],
         report: NodeReport | None,
         now: float,
         *,
@@ -282,7 +282,9 @@ class NodeWriter:
         self._tables.nodes.replace(record.number, [row])
         self._changed(record, state, reason, now, quiet)
 
-    def _mark(self, record: NodeRecord, shares: tuple[SourceShare, ...], now: float, *, quiet: bool) -> None:
+    def _mark(
+        self, record: NodeRecord, shares: tuple[SourceContribution, ...], now: float, *, quiet: bool
+    ) -> None:
         """Updates only the state of the rows."""
         if shares != record.shares:
             self._tables.mark_stale(record.number)
@@ -299,7 +301,7 @@ class NodeWriter:
 
 
 def parts_of(
-    record: NodeRecord, shares: tuple[SourceShare, ...], report: NodeReport | None = None
+    record: NodeRecord, shares: tuple[SourceContribution, ...], report: NodeReport | None = None
 ) -> list[SourceReading]:
     parts = []
     for share in shares:
@@ -330,6 +332,6 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
     return INCOMPATIBLE if failure.incompatible else UNREAD, text
 
 
-def _only_aged(before: tuple[SourceShare, ...], after: tuple[SourceShare, ...]) -> bool:
+def _only_aged(before: tuple[SourceContribution, ...], after: tuple[SourceContribution, ...]) -> bool:
     """Whether the reading of a single source became stale, so that the rows are the same."""
     return len(before) == len(after) == 1 and before[0].source == after[0].source and not after[0].fresh

@@ -50,7 +50,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Rows for which all conditions hold and one of the searched texts contains `search`.
+    """Rows that match all conditions and for which one of the searched texts contains `search`.
 
     Rows with equal values of `sort` are ordered by their identity, so that the order is total. `after` comes
     from the previous selection.
@@ -68,7 +68,7 @@ class Selection:
     """One page. Positions are valid until the next change of the store: use them before anything is awaited.
 
     `after` contains the sort values and the identity of the last row: the next page begins after them,
-    whatever has changed since. Rows whose values stay the same are neither repeated nor left out. None: this
+    whatever has changed since. Rows whose values stay the same are neither repeated nor skipped. None: this
     was the last page.
     """
 
@@ -128,10 +128,10 @@ _ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {">=": ge, "<=": le, ">": gt,
 
 
 def select(table: "Table[Any]", query: Query) -> Selection:
-    """Finds a page without sorting all rows: key by key, rows that surely belong to it are set aside, and
-    only those with equal keys at its end are compared by the next key."""
+    """Finds a page without sorting all rows. Key by key, rows that certainly belong to the page are set
+    aside; only the rows with equal keys at its end are compared by the next key."""
     if query.limit < 1:
-        raise QueryError("a page has at least one row")
+        raise QueryError("the limit must be at least 1")
     keys = _keys(table, query.sort)
     found = matching(table, query)
     rest = found if query.after is None else _behind(found, keys, query.after)
@@ -144,7 +144,7 @@ def select(table: "Table[Any]", query: Query) -> Selection:
 def matching(table: "Table[Any]", query: Query) -> Positions:
     mask = table.live()
     for condition in query.where:
-        mask &= _holds(table, condition)
+        mask &= _matches(table, condition)
     if query.search:
         mask &= _found(table, query.search)
     return np.flatnonzero(mask)
@@ -153,20 +153,20 @@ def matching(table: "Table[Any]", query: Query) -> Positions:
 def _found(table: "Table[Any]", part: str) -> Mask:
     found: Mask | None = None
     for field in table.searched:
-        here = _holds(table, Condition(field, "contains", part))
+        here = _matches(table, Condition(field, "contains", part))
         found = here if found is None else found | here
     assert found is not None  # every row has texts
     return found
 
 
-def _holds(table: "Table[Any]", condition: Condition) -> Mask:
+def _matches(table: "Table[Any]", condition: Condition) -> Mask:
     table.layout.check(condition.field)
-    holds = _text_holds if table.is_text(condition.field) else _number_holds
-    mask: Mask = holds(table, condition)
+    matches = _text_matches if table.is_text(condition.field) else _number_matches
+    mask: Mask = matches(table, condition)
     return mask
 
 
-def _text_holds(table: "Table[Any]", condition: Condition) -> Any:
+def _text_matches(table: "Table[Any]", condition: Condition) -> Any:
     codes, texts = table.whole_column(condition.field), table.texts(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -190,7 +190,7 @@ def _any_of(codes: npt.NDArray[Any], sought: Sequence[int], end: int) -> Any:
     return meant[codes]
 
 
-def _number_holds(table: "Table[Any]", condition: Condition) -> Any:
+def _number_matches(table: "Table[Any]", condition: Condition) -> Any:
     column = table.whole_column(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -199,7 +199,7 @@ def _number_holds(table: "Table[Any]", condition: Condition) -> Any:
     if op in ("=", "!=", "in"):
         return np.isin(column, values) != (op == "!=")
     if op in ("contains", "has"):
-        raise QueryError(f"{condition.field} is a number: {op!r} is about texts")
+        raise QueryError(f"{condition.field} is a number; {op!r} applies to texts")
     return _ORDERINGS[op](column, values[0])  # of NaN, none is true
 
 
@@ -207,7 +207,7 @@ def _values(condition: Condition, kind: type[str] | type[float]) -> list[Any]:
     given, op = condition.value, condition.op
     several = isinstance(given, Sequence) and not isinstance(given, str)
     if several != (op == "in") and op != "has":
-        raise QueryError(f"{condition.field} {op}: takes {'a list of values' if op == 'in' else 'one value'}")
+        raise QueryError(f"{condition.field} {op}: needs {'a list of values' if op == 'in' else 'one value'}")
     values: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
     meant = str if kind is str else int | float
     for value in values:
@@ -218,7 +218,7 @@ def _values(condition: Condition, kind: type[str] | type[float]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class SortKey:
     """One column to sort by, as numbers that grow towards the end of the list; absence is infinite."""
 
     table: "Table[Any]"
@@ -243,7 +243,7 @@ class _Key:
             return np.inf
         text = self.table.is_text(self.field)
         if isinstance(value, str) != text:
-            raise QueryError(f"the place to go on from does not fit the order: {self.field} is {value!r}")
+            raise QueryError(f"the cursor does not match the sort order: {self.field} is {value!r}")
         place = self.table.texts(self.field).place(str(value)) if text else float(value)
         return -place if self.descending else place
 
@@ -251,20 +251,20 @@ class _Key:
         return self.table.value(self.field, position)
 
 
-def _keys(table: "Table[Any]", sort: Sequence[Sort]) -> list[_Key]:
-    keys: dict[str, _Key] = {}
+def _keys(table: "Table[Any]", sort: Sequence[Sort]) -> list[SortKey]:
+    keys: dict[str, SortKey] = {}
     for by in (*sort, *(Sort(field) for field in table.identity)):
         table.layout.check(by.field)
         field, descending = by.field, by.descending
-        if field == AGE:  # ages move, the time of reading does not: a place in a list must stay one
+        if field == AGE:  # ages change and times of readings do not, so positions in a list stay valid
             field, descending = TAKEN_AT, not descending
-        keys.setdefault(field, _Key(table, field, descending))
+        keys.setdefault(field, SortKey(table, field, descending))
     return list(keys.values())
 
 
-def _behind(positions: Positions, keys: Sequence[_Key], after: Sequence[Value]) -> Positions:
+def _behind(positions: Positions, keys: Sequence[SortKey], after: Sequence[Value]) -> Positions:
     if len(after) != len(keys):
-        raise QueryError(f"the place to go on from has {len(after)} values, the order {len(keys)}")
+        raise QueryError(f"the cursor has {len(after)} values, the sort order {len(keys)}")
     behind = []
     for key, value in zip(keys, after, strict=True):
         values, place = key(positions), key.place(value)
@@ -273,7 +273,7 @@ def _behind(positions: Positions, keys: Sequence[_Key], after: Sequence[Value]) 
     return np.concatenate(behind)
 
 
-def _first(positions: Positions, keys: Sequence[_Key], limit: int) -> Positions:
+def _first(positions: Positions, keys: Sequence[SortKey], limit: int) -> Positions:
     sure, wanted = [], limit
     for key in keys:
         if len(positions) <= max(wanted, _SORTED_AT_ONCE):

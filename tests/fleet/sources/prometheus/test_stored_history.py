@@ -15,7 +15,13 @@ from tests.fleet.loop import run
 
 import accelscope.fleet.sources.prometheus.stored_history as history_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history_rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS, HistorySeries, Scope
+from accelscope.fleet.history_rings import (
+    DEVICE_FIELDS,
+    POD_FIELDS,
+    SUMMARY_FIELDS,
+    HistoryScope,
+    HistorySeries,
+)
 from accelscope.fleet.sources.prometheus import StoredHistory
 from accelscope.fleet.sources.prometheus.stored_history import TimeGrid
 from accelscope.fleet.sources.round import LoopThrottle
@@ -72,7 +78,9 @@ async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredHistory]:
             await past.close()
 
 
-async def asked(past: StoredHistory, scope: Scope, key: str | None, **place: str) -> HistorySeries | None:
+async def asked(
+    past: StoredHistory, scope: HistoryScope, key: str | None, **place: str
+) -> HistorySeries | None:
     return await past.series(scope, key, since=START, until=START + 120, **place)
 
 
@@ -101,7 +109,9 @@ def test_moments_are_whole_minutes_and_not_too_many(
         ("pod", "p", {"cluster": "berlin", "namespace": "ml"}, POD_FIELDS),
     ],
 )
-def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: tuple[str, ...]) -> None:
+def test_of_one_cluster(
+    scope: HistoryScope, key: str, place: dict[str, str], fields: tuple[str, ...]
+) -> None:
     """Others may have no store, or one that fails."""
 
     async def read() -> HistorySeries | None:
@@ -126,7 +136,7 @@ def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: t
         ("pod", "p", {"cluster": "berlin", "namespace": "ml"}),
     ],
 )
-def test_a_store_without_data_returns_none(scope: Scope, key: str, place: dict[str, str]) -> None:
+def test_a_store_without_data_returns_none(scope: HistoryScope, key: str, place: dict[str, str]) -> None:
     """Whoever asks has the last minutes, and shows those rather than a line of gaps."""
 
     async def knows_nothing(_: web.BaseRequest) -> web.StreamResponse:
@@ -152,7 +162,7 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     ("scope", "key"), [("cluster", "oslo"), ("fleet", None)], ids=["its own", "a sum with it"]
 )
 def test_a_store_that_hangs_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: Scope, key: str | None
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: HistoryScope, key: str | None
 ) -> None:
     """Not even to have one of its connections, and again only after a while."""
     monkeypatch.setattr(history_module, "_ANSWER_SECONDS", 4.0)  # in which the other store answers for sure
@@ -225,7 +235,7 @@ async def test_a_rejected_query_does_not_affect_the_next(status: int) -> None:
 
 
 @pytest.mark.parametrize("scope", ["fleet", "vendor", "model", "namespace"])
-def test_sums_are_over_all_clusters(scope: Scope) -> None:
+def test_sums_are_over_all_clusters(scope: HistoryScope) -> None:
     async def read() -> HistorySeries | None:
         async with past_of(berlin=store(10.0), oslo=store(30.0, devices=6)) as past:
             return await asked(past, scope, None if scope == "fleet" else "x")

@@ -11,7 +11,7 @@ import msgspec
 
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history_rings import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
+from accelscope.fleet.history_rings import MINUTE, SUMMARY_FIELDS, HistoryScope, HistorySeries
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.store import (
     TARGET_LABELS,
@@ -50,7 +50,9 @@ class HistoryQueries:
     def __init__(self, matchers: Sequence[str]) -> None:
         self._matchers = tuple(matchers)
 
-    def of(self, scope: Scope, key: str | None, node: str | None, namespace: str | None) -> Mapping[str, str]:
+    def of(
+        self, scope: HistoryScope, key: str | None, node: str | None, namespace: str | None
+    ) -> Mapping[str, str]:
         """Queries by field. A mean is queried as a sum and a count, so that clusters can be added up."""
         match scope:
             case "device":
@@ -264,7 +266,7 @@ class ClusterHistory:
         return self._breaker.is_open
 
     async def fields(
-        self, scope: Scope, key: str | None, node: str | None, namespace: str | None, grid: TimeGrid
+        self, scope: HistoryScope, key: str | None, node: str | None, namespace: str | None, grid: TimeGrid
     ) -> dict[str, Values] | None:
         """None: the store has no data, or does not respond in time."""
         if self.is_paused:
@@ -358,7 +360,7 @@ class StoredHistory:
 
     async def series(
         self,
-        scope: Scope,
+        scope: HistoryScope,
         key: str | None,
         *,
         cluster: str | None = None,
@@ -401,7 +403,7 @@ class StoredHistory:
                 log.warning("device history query failed", extra=details)
         return found
 
-    def _selected(self, scope: Scope, cluster: str | None) -> list[ClusterHistory]:
+    def _selected(self, scope: HistoryScope, cluster: str | None) -> list[ClusterHistory]:
         """The clusters to query. A sum over clusters needs all of them: without one of them there is none."""
         if scope in _ACROSS_CLUSTERS:
             return [] if self._without else list(self._clusters.values())
