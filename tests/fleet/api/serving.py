@@ -1,4 +1,4 @@
-"""A small fleet that tests ask questions of, through a real server on a port of its own."""
+"""A small fleet behind a real server, for tests of the API."""
 
 import hashlib
 import time
@@ -112,8 +112,8 @@ def view(id_: str, **values: Any) -> ClusterView:
 
 
 def fleet_store() -> FleetStore:
-    """berlin: two GPU nodes, one of them with a sick device; paris: an NPU node; oslo: out of reach; rome:
-    never reached; bonn: declared without GPUs."""
+    """berlin: two GPU nodes, one of them with an unhealthy device; paris: an NPU node; oslo: unreachable;
+    rome: never reached; bonn: declared without GPUs."""
     store = FleetStore()
     store.declare(
         [
@@ -202,7 +202,7 @@ def fill(store: FleetStore) -> None:
 
 
 async def recorded(minutes: int = 3) -> History:
-    """The fleet of these tests as it was for some minutes until now."""
+    """The history of this fleet over the last minutes."""
     history, store, now = History(), fleet_store(), time.time()
     for before in range(minutes - 1, -1, -1):
         await history.record(store, now - 60 * before)
@@ -239,7 +239,7 @@ class Client:
     refreshed: list[str]
 
     async def get(self, path: str, status: int = 200, **options: Any) -> Any:
-        """The decoded answer; fails where the status is another."""
+        """The decoded response; fails if it has another status."""
         async with self.session.get(self.base + path, **options) as answer:
             body = await answer.read()
             assert answer.status == status, f"{path}: {answer.status} {body[:500]!r}"

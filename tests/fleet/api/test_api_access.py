@@ -1,4 +1,4 @@
-"""Who is let in, and how far that one sees."""
+"""Authentication, scopes and visible clusters."""
 
 import json
 import os
@@ -214,7 +214,7 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("", "no tokens"),
         ("token: []", 'unknown key "token"'),
@@ -243,10 +243,10 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         ("tokens: [", "not valid YAML"),
     ],
 )
-def test_the_error_names_the_file_and_the_invalid_entry(tmp_path: Path, content: str, said: str) -> None:
+def test_the_error_names_the_file_and_the_invalid_entry(tmp_path: Path, content: str, expected: str) -> None:
     path = tmp_path / "tokens.yaml"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=said) as raised:
+    with pytest.raises(ConfigError, match=expected) as raised:
         read_tokens(str(path))
     assert str(raised.value).startswith(str(path))
     assert HASH not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What was, over HTTP."""
+"""History over HTTP."""
 
 import time
 from pathlib import Path
@@ -13,17 +13,17 @@ from accelscope.fleet.rows import SourceView
 
 
 class LongMemory:
-    """A store that knows of every moment."""
+    """A store with a value at every time."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requested: list[dict[str, Any]] = []
 
-    async def series(self, scope: Any, key: str | None, **asked: Any) -> HistorySeries | None:
-        self.asked.append({"scope": scope, "key": key, **asked})
+    async def series(self, scope: Any, key: str | None, **requested: Any) -> HistorySeries | None:
+        self.requested.append({"scope": scope, "key": key, **requested})
         return HistorySeries(
             scope=scope,
             key=key,
-            start=asked["since"],
+            start=requested["since"],
             step_seconds=300.0,
             fields={"devices": [7.0, None]},
             source="prometheus",
@@ -107,7 +107,7 @@ async def test_older_history_comes_from_the_store() -> None:
         day = time.time() - 2 * 86400
         series = await client.get(f"/api/v1/history?scope=cluster&key=berlin&since={day}")
         assert (series["source"], series["fields"]["devices"]) == ("prometheus", [7, None])
-        assert past.asked[0]["key"] == "berlin"
+        assert past.requested[0]["key"] == "berlin"
         recent = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 30}")
         assert recent["source"] == "ring"
 
@@ -119,7 +119,7 @@ async def test_a_limited_token_sees_the_history_of_its_clusters(tmp_path: Path) 
     async with serving(history=await recorded(), **options) as client:
         series = await client.get("/api/v1/history?scope=fleet&since=0")
         assert series["fields"]["devices"][-1] == 1
-        assert past.asked == []
+        assert past.requested == []
         series = await client.get("/api/v1/history?scope=vendor&key=nvidia")
         assert series["fields"]["devices"][-1] in (0, None)
         await client.get("/api/v1/history?scope=cluster&key=berlin", 404)

@@ -1,4 +1,4 @@
-"""The page's types, and words that it must know, are those of the API and the model."""
+"""The types and constants of the page are those of the API and the model."""
 
 import re
 
@@ -19,7 +19,7 @@ from accelscope.model import (
 from accelscope.vendors import declarations
 
 
-def test_the_types_contain_every_field_of_every_answer() -> None:
+def test_the_types_contain_every_field_of_every_response() -> None:
     text = types()
     declared = {}
     for block in text.split("export ")[1:]:

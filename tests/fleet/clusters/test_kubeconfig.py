@@ -1,4 +1,4 @@
-"""Kubeconfigs as kubectl reads them: a table of what users and clusters may say, and what is refused."""
+"""Kubeconfigs as kubectl reads them: users, clusters and errors."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""History over a restart: one file that is whole, or put aside."""
+"""History across restarts: a valid file is loaded, and an invalid one is renamed."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ def _answers(fleet: Fleet, history: History) -> list[object]:
     ]
 
 
-def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+def test_saved_history_is_loaded_after_a_restart(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
     again = History()
     again.load(path)
@@ -58,7 +58,7 @@ def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
-def test_the_time_between_is_a_gap(tmp_path: Path) -> None:
+def test_the_time_between_two_processes_is_a_gap(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
     fleet.history = History()
     fleet.history.load(path)
@@ -68,7 +68,7 @@ def test_the_time_between_is_a_gap(tmp_path: Path) -> None:
     assert fleet.device("x").fields["power_watts"][-6:] == [1.0, 2.0, 3.0, None, None, 9.0]
 
 
-def test_after_a_day_nothing_of_it_is_left(tmp_path: Path) -> None:
+def test_saved_history_older_than_a_day_is_dropped(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
     fleet.history = History()
     fleet.history.load(path)
@@ -79,7 +79,7 @@ def test_after_a_day_nothing_of_it_is_left(tmp_path: Path) -> None:
     assert len(fleet.history.pods) == 0
 
 
-def test_a_file_of_a_larger_fleet_fills_what_room_there_is(tmp_path: Path) -> None:
+def test_a_file_of_a_larger_fleet_is_loaded_up_to_the_limits(tmp_path: Path) -> None:
     _, path = _saved(tmp_path)
     small = History(HistoryLimits(devices=1))
     small.load(path)
@@ -143,7 +143,7 @@ def test_an_unreadable_file_is_renamed_and_logged(
     [record] = caplog.records
     assert record.message == "cannot read the saved history; starting without it"
     assert record.__dict__["fields"]["reason"].startswith(reason)
-    fleet.history = history  # and goes on
+    fleet.history = history  # and continues to record
     run(history.save(path))
     assert path.exists()
 
@@ -153,7 +153,7 @@ def test_a_link_is_renamed_and_its_target_keeps_its_mode(
 ) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    _, victim = _saved(tmp_path)  # even a readable history: it is not the one that was saved here
+    _, victim = _saved(tmp_path)  # even a valid history: it was not saved here
     victim.chmod(0o644)
     (folder / "history").symlink_to(victim)
     history = History()
@@ -166,7 +166,7 @@ def test_a_link_is_renamed_and_its_target_keeps_its_mode(
     assert record.message == "cannot read the saved history; starting without it"
 
 
-def test_a_file_that_is_no_history_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_file_without_history_keeps_its_mode(tmp_path: Path) -> None:
     victim, path = tmp_path / "victim", tmp_path / "history"
     victim.write_text("something else")
     victim.chmod(0o644)
@@ -261,7 +261,7 @@ def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
-def test_a_minute_that_passes_while_it_is_saved_does_no_harm(tmp_path: Path) -> None:
+def test_a_minute_that_passes_during_a_save_does_not_damage_the_file(tmp_path: Path) -> None:
     fleet, path = _fleet(), tmp_path / "history"
 
     async def both() -> None:

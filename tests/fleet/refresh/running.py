@@ -1,4 +1,4 @@
-"""An engine that runs in a test, and what may be asked of it."""
+"""An engine that runs in a test, and its queries."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ async def nothing(_: float) -> None:
 async def engine_over(
     *entries: ClusterEntry, clusters: ClusterList | None = None, pacing: Pacing = PACING, **store: float
 ) -> AsyncIterator[Running]:
-    """Over these, or over a list that changes."""
+    """An engine over these clusters, or over a list that changes."""
     fleet = FleetStore(**store)  # type: ignore[arg-type]
     engine = Engine(fleet, clusters or Clusters(*entries), pacing=pacing, each_minute=nothing)
     task = asyncio.create_task(engine.run())

@@ -1,4 +1,4 @@
-"""Numbers that cannot be, and more of everything than a node has: whatever source they come from."""
+"""Impossible numbers and the limits of a node, for all sources."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, valu
     spoilt, good = result.snapshot.devices
     assert getattr(spoilt, field) is None
     assert (spoilt.id, good.index, good.power_watts) == ("nvidia:a", 1, 70.0)
-    assert not result.whole  # the document must not be read again as it came
+    assert not result.whole  # the document must not be decoded again without checks
     assert field in result.remark
 
 
@@ -72,11 +72,11 @@ def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, valu
 def test_an_impossible_number_of_an_assembled_snapshot_is_absent(field: str, value: float) -> None:
     fields: dict[str, Any] = {"vendor": Vendor("nvidia"), "id": "nvidia:a", field: value}
     device = Device(**fields)
-    saying = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
-    assert isinstance(saying, NodeReport)
-    assert getattr(saying.snapshot.devices[0], field) is None
-    assert saying.remark is not None
-    assert field in saying.remark
+    update = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    assert isinstance(update, NodeReport)
+    assert getattr(update.snapshot.devices[0], field) is None
+    assert update.remark is not None
+    assert field in update.remark
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_host_usage_of_a_process_is_limited(field: str, value: float, kept: bool
     assert result.whole is kept
 
 
-def test_a_member_without_its_required_number_is_left_out() -> None:
+def test_a_member_without_its_required_number_is_omitted() -> None:
     hot = {**DEVICE, "sensors": [{"name": "die", "celsius": 1e9}, {"name": "board", "celsius": 40}]}
     processes = [{"pid": -1, "device": "nvidia:a"}, {"pid": 7, "device": "nvidia:a"}]
     found = decode_light(written(hot, processes=processes)).snapshot
@@ -173,7 +173,7 @@ def test_the_limits_of_a_node_apply_to_all_sources() -> None:
 
 
 def test_a_large_invalid_document_is_rejected_without_the_lenient_decoder() -> None:
-    """It would hold up everybody else."""
+    """It would delay all other nodes."""
     labels = [[f"label{number}", "x" * 1000] for number in range(1100)]
     assert decode_light(written(DEVICE, labels=labels)).whole
     with pytest.raises(BadDocument, match="power_watts"):

@@ -1,4 +1,4 @@
-"""Snapshots of other versions than ours: older ones, newer ones, and what is none."""
+"""Snapshots of older and newer versions, and invalid documents."""
 
 import json
 from pathlib import Path
@@ -36,14 +36,14 @@ def test_stored_snapshots_are_read_as_the_model_itself_reads_them(path: Path) ->
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_glance_shows_the_same_fields_with_the_same_values(path: Path) -> None:
+def test_the_light_model_has_the_same_fields_and_values(path: Path) -> None:
     seen, snapshot = decode_light(path.read_bytes()), read_snapshot(json.loads(path.read_text()))
     assert seen.whole
     assert to_builtins(seen.snapshot) == to_builtins(snapshot)
     assert [device.vendor for device in seen.snapshot.devices] == [d.vendor for d in snapshot.devices]
 
 
-def test_what_a_glance_cannot_take_is_looked_at_closely() -> None:
+def test_a_document_that_the_light_decoder_rejects_is_decoded_leniently() -> None:
     device = {"vendor": "nvidia", "id": "nvidia:a", "health": {"state": "drowsy"}}
     result = decode_light(json.dumps({**MINIMAL, "devices": [device]}).encode())
     assert not result.whole
@@ -57,7 +57,7 @@ def test_fields_of_a_newer_minor_version_are_ignored() -> None:
     assert [found.id for found in result.snapshot.devices] == ["nvidia:a"]
 
 
-def test_values_of_a_newer_minor_version_are_left_out_one_by_one() -> None:
+def test_only_unsupported_values_of_a_newer_minor_version_are_omitted() -> None:
     document = {
         **MINIMAL,
         "devices": [

@@ -1,8 +1,8 @@
-"""What the store costs at 10,000 nodes x 8 devices, each with a pod of 4 processes. No test: it prints.
+"""The cost of the store at 10,000 nodes x 8 devices, each with a pod of 4 processes. It prints figures.
 
     python -m tests.fleet.store.measure [nodes]
 
-Times are of the processor, so that a busy machine matters less.
+Times are processor time, which depends less on the load of the machine.
 """
 
 import gzip
@@ -183,12 +183,14 @@ def main() -> None:
         ticks += 1
     print(f"settled in {ticks} ticks of {(time.process_time() - start) / max(ticks, 1) * 1e3:.1f} ms")
     hottest = (Sort("temperature_celsius", descending=True),)
-    sick = (Condition("health", "!=", "ok"), Condition("vendor", "=", "nvidia"))
+    unhealthy = (Condition("health", "!=", "ok"), Condition("vendor", "=", "nvidia"))
     page = store.devices.select(Query(sort=hottest))
     timed("devices: first page", lambda: store.devices.select(Query()))
     timed("devices: hottest", lambda: store.devices.select(Query(sort=hottest)))
     timed("devices: next page", lambda: store.devices.select(Query(sort=hottest, after=page.after)))
-    timed("devices: filter, by node", lambda: store.devices.select(Query(where=sick, sort=(Sort("node"),))))
+    timed(
+        "devices: filter, by node", lambda: store.devices.select(Query(where=unhealthy, sort=(Sort("node"),)))
+    )
     timed("devices: all alike", lambda: store.devices.select(Query(sort=(Sort("state"),))))
     timed("devices: by serial", lambda: store.devices.select(Query(sort=(Sort("serial"),))))
     searches = iter(f"{number:03x}f" for number in range(1000))

@@ -1,4 +1,4 @@
-"""A table beside the plain list that it stands for."""
+"""A table, compared with a plain list of the same rows."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ _conditions = st.lists(
 
 
 class Plain:
-    """What a table should do, in the plainest way."""
+    """A simple implementation of a table."""
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[str, str], list[DeviceRow]] = {}
@@ -96,7 +96,7 @@ class Plain:
         return [row for rows in self.nodes.values() for row in rows]
 
     def select(self, where: list[Condition], sort: list[Sort]) -> list[DeviceRow]:
-        found = [row for row in self.rows() if all(holds(row, condition) for condition in where)]
+        found = [row for row in self.rows() if all(matches(row, condition) for condition in where)]
         for by in reversed([*sort, *map(Sort, IDENTITY)]):
             there = [row for row in found if value(row, by.field) is not None]
             absent = [row for row in found if value(row, by.field) is None]
@@ -125,7 +125,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def holds(row: DeviceRow, condition: Condition) -> bool:
+def matches(row: DeviceRow, condition: Condition) -> bool:
     here = value(row, condition.field)
     if condition.op in ("absent", "present"):
         return (here is None) == (condition.op == "absent")
@@ -140,7 +140,7 @@ def identity(row: DeviceRow) -> tuple[str, str, str]:
 
 @contextmanager
 def little_room() -> Iterator[None]:
-    """Holes, merges and returned codes at a handful of rows, and pages that are not sorted at once."""
+    """Makes holes, merges and freed codes occur with few rows, and sorts pages in several steps."""
     with (
         mock.patch.object(table_module, "_HOLES_AT_LEAST", 2),
         mock.patch.object(table_module, "_ROWS_MOVED_AT_ONCE", 2),
@@ -169,7 +169,7 @@ def aged(rows: list[DeviceRow]) -> list[DeviceRow]:
     _sorts,
     st.integers(1, 5),
 )
-def test_a_table_answers_like_a_plain_list(
+def test_a_table_returns_the_same_rows_as_a_plain_list(
     written: list[tuple[tuple[tuple[str, str], list[DeviceRow]], int]],
     where: list[Condition],
     sort: list[Sort],
@@ -206,7 +206,7 @@ def test_a_table_answers_like_a_plain_list(
     _sorts,
     st.integers(1, 4),
 )
-def test_what_stays_is_on_one_page_whatever_else_changes(
+def test_unchanged_rows_are_on_exactly_one_page_while_others_change(
     before: list[tuple[tuple[str, str], list[DeviceRow]]],
     meanwhile: list[tuple[tuple[str, str], list[DeviceRow]]],
     sort: list[Sort],
@@ -258,7 +258,7 @@ def test_rows_are_found_by_identity_and_removed(
         assert table.select(Query()).total == 0
 
 
-def test_a_page_goes_on_behind_a_text_that_is_gone() -> None:
+def test_a_page_continues_after_a_text_that_was_removed() -> None:
     with little_room():
         table, numbers = device_table()
         table.replace(numbers.give("berlin", "n1"), [_row("a", model="c"), _row("b", model="a")])
@@ -272,7 +272,7 @@ def test_a_page_goes_on_behind_a_text_that_is_gone() -> None:
 
 
 def test_holes_are_closed_while_rows_come_and_go() -> None:
-    """Blocks outgrow their places, vanish and come back while others are being moved."""
+    """Blocks grow, disappear and return while others are moved."""
     with little_room():
         table, numbers = device_table()
         plain: dict[str, list[DeviceRow]] = {}
@@ -295,7 +295,7 @@ def test_holes_are_closed_while_rows_come_and_go() -> None:
         assert len(table.live()) <= 2 * len(table)
 
 
-def test_links_between_tables_hold_while_rows_move() -> None:
+def test_links_between_tables_stay_valid_while_rows_move() -> None:
     with little_room():
         devices, numbers = device_table()
         processes = Table(ProcessRow, ("cluster", "node", "pid"), numbers=numbers)
@@ -319,7 +319,7 @@ def test_links_between_tables_hold_while_rows_move() -> None:
         assert (linked == NOWHERE).sum() == 11
 
 
-def test_assigned_values_are_seen_and_the_old_ones_not() -> None:
+def test_assigned_values_replace_the_old_ones() -> None:
     table, numbers = device_table()
     row = _row("a", model="H100", utilization_ratio=0.5)
     table.replace(numbers.give("berlin", "n1"), [row])
@@ -331,7 +331,7 @@ def test_assigned_values_are_seen_and_the_old_ones_not() -> None:
     assert table.select(Query(where=(Condition("model", "=", "H100"),))).total == 0
 
 
-def test_numbers_that_are_none_are_absent() -> None:
+def test_nan_and_infinity_are_absent() -> None:
     table, numbers = device_table()
     values = [float("inf"), float("-inf"), float("nan"), None]
     rows = [_row(str(place), power_watts=watts) for place, watts in enumerate(values)]
@@ -339,7 +339,7 @@ def test_numbers_that_are_none_are_absent() -> None:
     assert [row.power_watts for row in table.rows(table.positions(), NOW)] == [None] * 4
 
 
-def test_names_that_come_and_go_take_no_room() -> None:
+def test_short_lived_names_do_not_fill_the_memory() -> None:
     numbers = NodeNumbers()
     table = Table(PodRow, ("cluster", "node", "namespace", "pod", "container", "device"), numbers=numbers)
     for turn in range(10_000):
@@ -367,7 +367,7 @@ def test_names_that_come_and_go_take_no_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "expected"),
     [
         (
             Query(where=(Condition("colour", "=", "red"),)),
@@ -376,18 +376,18 @@ def test_names_that_come_and_go_take_no_room() -> None:
         (Query(sort=(Sort("colour"),)), "'colour' is not a field"),
         (Query(where=(Condition("devices", "=", "many"),)), "'many' is not a number"),
         (Query(where=(Condition("state", "=", 3),)), "3 is not a text"),
-        (Query(where=(Condition("state", "in", "fresh"),)), "takes a list of values"),
-        (Query(where=(Condition("state", "=", ["fresh"]),)), "takes one value"),
-        (Query(where=(Condition("devices", "contains", 1),)), "is about texts"),
-        (Query(limit=0), "at least one row"),
-        (Query(after=("berlin",)), "has 1 values, the order 2"),
-        (Query(after=("berlin", 7)), "does not fit the order: node is 7"),
-        (Query(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not fit the order"),
+        (Query(where=(Condition("state", "in", "fresh"),)), "needs a list of values"),
+        (Query(where=(Condition("state", "=", ["fresh"]),)), "needs one value"),
+        (Query(where=(Condition("devices", "contains", 1),)), "applies to texts"),
+        (Query(limit=0), "at least 1"),
+        (Query(after=("berlin",)), "has 1 values, the sort order 2"),
+        (Query(after=("berlin", 7)), "does not match the sort order: node is 7"),
+        (Query(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not match the sort order"),
     ],
 )
-def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, said: str) -> None:
+def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, expected: str) -> None:
     table = Table(NodeRow, ("cluster", "node"))
-    with pytest.raises(QueryError, match=said):
+    with pytest.raises(QueryError, match=expected):
         table.select(query)
 
 
@@ -402,7 +402,7 @@ def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, said:
         ("\0", set()),
     ],
 )
-def test_search_looks_into_every_text_in_any_case(search: str, found: set[str]) -> None:
+def test_search_finds_a_part_of_any_text_ignoring_case(search: str, found: set[str]) -> None:
     table, numbers = device_table()
     rows = [_row("a", model="H100 PCIe"), _row("b", model="É")]
     table.replace(numbers.give("berlin", "n1"), rows)
@@ -417,7 +417,7 @@ def test_every_field_of_a_row_is_a_column(row_type: type[Any]) -> None:
         assert len(table.column(field)) == 0
 
 
-def test_columns_of_all_rows_and_of_some() -> None:
+def test_columns_are_returned_for_all_rows_or_for_selected_ones() -> None:
     table, numbers = device_table()
     table.replace(numbers.give("berlin", "n1"), [_row("a", index=0), _row("b", index=1), _row("c")])
     assert np.array_equal(table.column("index"), [0, 1, np.nan], equal_nan=True)

@@ -119,7 +119,7 @@ def _node(minute: Minute) -> tuple[list[Device], list[PodUsage]]:
     ]
     if minute.pod is None:
         return [known, *others], []
-    held = usage(
+    allocated = usage(
         minute.pod,
         known,
         allocated=1,
@@ -127,7 +127,7 @@ def _node(minute: Minute) -> tuple[list[Device], list[PodUsage]]:
         utilization_ratio=minute.pod_utilization,
         memory_used_bytes=None if minute.pod_memory is None else int(minute.pod_memory * GIB),
     )
-    return [known, *others], [held]
+    return [known, *others], [allocated]
 
 
 def moving(minutes: int, make: Callable[[int, random.Random], Minute] | None = None) -> list[Minute]:

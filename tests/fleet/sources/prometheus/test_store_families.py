@@ -1,4 +1,4 @@
-"""What is read backwards from a store, held against what pages are made of."""
+"""The families that are read from a store, compared with the metric catalogue."""
 
 from dataclasses import fields, replace
 
@@ -91,11 +91,11 @@ def test_every_family_is_read_or_known_not_to_be() -> None:
     ],
     ids=["identity", "devices", "workloads", "workload details"],
 )
-def test_a_question_keeps_the_labels_that_its_families_are_told_apart_by(
+def test_a_query_keeps_the_labels_that_identify_its_series(
     names: tuple[str, ...], labels: tuple[str, ...], left_out: set[str]
 ) -> None:
-    asked = [family for family in CATALOGUE if family.name in names]
-    own = {label for family in asked for label in (*SCOPE_LABELS[family.scope], *family.labels)}
+    queried = [family for family in CATALOGUE if family.name in names]
+    own = {label for family in queried for label in (*SCOPE_LABELS[family.scope], *family.labels)}
     assert own - left_out <= set(labels)
     assert left_out.isdisjoint(labels)
 
@@ -187,7 +187,7 @@ FULL = Device(
         ),
     ),
 )
-# Silent, and of little identity.
+# Without values, and with few labels.
 SILENT = Device(vendor=Vendor("amd"), id="amd:0000:01:00.0", health=Health(HealthState.LOST), stale=True)
 IN_POD = Owner(kind=OwnerKind.POD, namespace="ml", pod="train-0", container="main", pod_uid="uid-1")
 IN_JOB = Owner(kind=OwnerKind.SLURM_JOB, name="40812", reason=UnattributedReason.NOT_IN_A_POD)
