@@ -19,10 +19,10 @@ from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.files import warn_world_readable
 from accelscope.fleet.api.access import AccessControl, ClusterTokenReviews, TokensFile, check_exposure
-from accelscope.fleet.api.app import Listener, listen, make_app
+from accelscope.fleet.api.app import ApiListener, listen, make_app
 from accelscope.fleet.api.problem import ApiLimits
 from accelscope.fleet.clusters import ClusterEntry, ClustersFile
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.kubeconfig import default_clusters
 from accelscope.fleet.metrics import FleetView, render, view_of
 from accelscope.fleet.refresh import ClusterList, Engine
@@ -70,7 +70,7 @@ class FleetProcess:
             forget_after_seconds=settings.forget_after_seconds,
         )
         self._state = _state_file(settings.state_folder)
-        self._history = History()
+        self._history = FleetHistory()
         self._trends = Trends(self._history)
         clusters = _cluster_list(settings, environ)
         self.engine = Engine(
@@ -125,7 +125,7 @@ class FleetProcess:
                 for task in tasks:
                     task.cancel()
 
-    async def _listen(self) -> Listener:
+    async def _listen(self) -> ApiListener:
         settings = self._settings
         app = make_app(
             self.store,
@@ -163,7 +163,7 @@ class FleetProcess:
             without_history=self._history.refused,
         )
 
-    def _log_start(self, listener: Listener) -> None:
+    def _log_start(self, listener: ApiListener) -> None:
         host = self._settings.listen_host
         scheme = "http" if self._certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host or "localhost"

@@ -34,7 +34,7 @@ from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import FRESH, UNHEALTHY
 from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.summary import Groups, Values, grouped, runs
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 
 DEVICE_KEY = ("cluster", "node", "id")
 POD_KEY = ("cluster", "namespace", "pod")
@@ -78,7 +78,7 @@ class Rows:
         return found
 
 
-def rows_at(table: Table[Any], positions: Positions, fields: Sequence[str]) -> Rows:
+def rows_at(table: ColumnTable[Any], positions: Positions, fields: Sequence[str]) -> Rows:
     return Rows(
         [table.column(field, positions) for field in fields],
         [list(table.texts(field).texts) for field in fields],
@@ -101,7 +101,7 @@ class GroupSums:
     values: Values
 
 
-def fresh(table: Table[Any]) -> Positions:
+def fresh(table: ColumnTable[Any]) -> Positions:
     code = table.texts("state").code(FRESH)
     return np.flatnonzero(table.live() & (table.whole_column("state") == (-1 if code is None else code)))
 
@@ -255,7 +255,7 @@ class HistoryLimits:
     pods: int = 200_000
 
 
-class History:
+class FleetHistory:
     """Call `record` once a minute. It runs in the event loop, and yields every few milliseconds."""
 
     def __init__(self, limits: HistoryLimits | None = None) -> None:

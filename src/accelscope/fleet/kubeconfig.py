@@ -39,7 +39,7 @@ _TEXT = Text("text", r"(?s).*", secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ResolvedServer:
     url: str  # without a trailing slash
     authority: PemSource | None = None  # None: the CAs of the system
     skip_tls_verify: bool = False
@@ -133,7 +133,7 @@ class Kubeconfig:
     clusters: Mapping[str, KubeconfigEntry]
     users: Mapping[str, KubeconfigEntry]
 
-    def server(self, context: str | None = None) -> tuple[Server, Identity]:
+    def server(self, context: str | None = None) -> tuple[ResolvedServer, Identity]:
         """Raises ConfigError, whose text never contains a secret."""
         found = self._context(context)
         cluster = self._named(self.clusters, "cluster", found)
@@ -205,7 +205,7 @@ def _entries(document: KubeconfigEntry, plural: str) -> Iterator[tuple[str, Kube
         )
 
 
-def _server(cluster: KubeconfigEntry) -> Server:
+def _server(cluster: KubeconfigEntry) -> ResolvedServer:
     authority = cluster.pem("certificate-authority")
     skip = cluster.flag("insecure-skip-tls-verify")
     if skip and authority is not None:
@@ -217,7 +217,7 @@ def _server(cluster: KubeconfigEntry) -> Server:
         url = f"{'https' if skip or authority else 'http'}://{url}"
     proxy = cluster.text("proxy-url")
     try:
-        return Server(
+        return ResolvedServer(
             url=checked_url(url),
             authority=authority,
             skip_tls_verify=skip,
@@ -318,13 +318,13 @@ def _cluster_json(cluster: KubeconfigEntry) -> str:
     return json.dumps(document)
 
 
-def resolve(access: Access) -> tuple[Server, Identity]:
+def resolve(access: Access) -> tuple[ResolvedServer, Identity]:
     """Reads no files except kubeconfigs. Raises ConfigError, whose text never contains a secret."""
     if isinstance(access, KubeconfigAccess):
         return read_kubeconfig(access.paths).server(access.context)
     if access.client_key_file is not None and access.client_certificate_file is None:
         raise ConfigError(f"{access.url}: a client key without a client certificate")
-    server = Server(
+    server = ResolvedServer(
         url=checked_url(access.url, plain_http=access.plain_http and access.token_file is None),
         authority=_file(access.ca_file),
         skip_tls_verify=access.insecure_skip_tls_verify,

@@ -16,7 +16,7 @@ from accelscope.fleet.refresh import Engine
 from accelscope.fleet.rows import ClusterView, SourceView
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.metrics.exposition import Page
 from accelscope.metrics.family import Declare, Family, Number, Scope, label_text, number_text
 from accelscope.process import OwnProcess, own_process
@@ -340,7 +340,7 @@ def view_of(
     )
 
 
-def _count_by(table: Table[Any], *fields: str) -> Labelled:
+def _count_by(table: ColumnTable[Any], *fields: str) -> Labelled:
     """Number of rows by the texts of these columns."""
     codes = np.stack([table.column(field) for field in fields])
     kinds, counts = np.unique(codes, axis=1, return_counts=True)

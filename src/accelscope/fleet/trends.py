@@ -34,12 +34,12 @@ from accelscope.fleet.detectors import (
     extend,
     similar_power,
 )
-from accelscope.fleet.history import DEVICE_KEY, POD_KEY, History, Rows, fresh, rows_at
+from accelscope.fleet.history import DEVICE_KEY, POD_KEY, FleetHistory, Rows, fresh, rows_at
 from accelscope.fleet.history_rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.summary import Groups, Values, grouped, runs
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import FAULT_THROTTLES
 
 log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDAr
     return pods[device >= 0], device[device >= 0]
 
 
-def _firsts(table: Table[Any], pods: Positions, device: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def _firsts(table: ColumnTable[Any], pods: Positions, device: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """The index of the first row of each pod on each device."""
     pod = _pod_runs(table, pods)
     sizes = int(pod.max(initial=0)) + 1, int(device.max(initial=0)) + 1
@@ -237,12 +237,12 @@ def _firsts(table: Table[Any], pods: Positions, device: npt.NDArray[np.intp]) ->
     return first
 
 
-def _pod_runs(table: Table[Any], pods: Positions) -> npt.NDArray[np.int64]:
+def _pod_runs(table: ColumnTable[Any], pods: Positions) -> npt.NDArray[np.int64]:
     """Numbers the pods: the rows of a pod on one node are adjacent."""
     return runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
 
 
-def _throttled_by_fault(table: Table[Any]) -> Mask:
+def _throttled_by_fault(table: ColumnTable[Any]) -> Mask:
     """By code of the column `throttled`."""
     return np.array(
         [
@@ -464,7 +464,7 @@ class Trends:
     """Call `update` after each recorded minute. It runs in the event loop, and yields every few
     milliseconds."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: FleetHistory) -> None:
         self._history = history
         self._devices = AnomalyMarks(history.devices, _DEVICE_DETECTORS)
         self._pods = AnomalyMarks(history.pods, _POD_DETECTORS)

@@ -16,7 +16,7 @@ from tests.fleet.store.nodes import KubernetesNode
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import listen, make_app
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, SourceKind, SourceView
@@ -201,9 +201,9 @@ def fill(store: FleetStore) -> None:
     store.tick(time.time())
 
 
-async def recorded(minutes: int = 3) -> History:
+async def recorded(minutes: int = 3) -> FleetHistory:
     """The history of this fleet over the last minutes."""
-    history, store, now = History(), fleet_store(), time.time()
+    history, store, now = FleetHistory(), fleet_store(), time.time()
     for before in range(minutes - 1, -1, -1):
         await history.record(store, now - 60 * before)
     return history
@@ -262,7 +262,7 @@ async def serving(
     limits: ApiLimits = DEFAULT_LIMITS,
     token: str | None = None,
     unready: str | None = None,
-    history: History | None = None,
+    history: FleetHistory | None = None,
     past: HistoryStore | None = None,
     page: BuiltPage | None = None,
 ) -> AsyncIterator[Client]:
@@ -274,7 +274,7 @@ async def serving(
 
     app = make_app(
         store,
-        history or History(),
+        history or FleetHistory(),
         access or AccessControl(),
         refresh=refresh,
         metrics=lambda: b"accelscope_fleet_up 1\n",

@@ -11,8 +11,8 @@ from tests.fleet.api.serving import nvidia, report, serving, snapshot, tokens_fi
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import (
     AccessControl,
+    AccessScope,
     Caller,
-    Scope,
     TokensFile,
     check_exposure,
     make_token,
@@ -194,7 +194,7 @@ async def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
 
 
 def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
-    made = make_token("ci", scopes=[Scope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
+    made = make_token("ci", scopes=[AccessScope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
     assert made.token not in made.entry
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens:\n" + made.entry)
@@ -203,7 +203,7 @@ def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
     caller = tokens.caller(made.token)
     assert caller is not None
     assert (caller.name, caller.clusters) == ("ci", frozenset({"berlin"}))
-    assert not caller.may(Scope.ADMIN)
+    assert not caller.may(AccessScope.ADMIN)
     moment[0] = 1_900_000_000.0
     assert tokens.caller(made.token) is None
     with pytest.raises(ConfigError, match=r"expires: .* is not a time with a time zone"):

@@ -9,7 +9,7 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.api.access import AccessControl, Caller, Scope, TokenReviewClient
+from accelscope.fleet.api.access import AccessControl, AccessScope, Caller, TokenReviewClient
 from accelscope.fleet.api.problem import Problem
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
@@ -56,8 +56,8 @@ class Cluster:
 async def test_rights_of_a_user_become_scopes() -> None:
     reviews = TokenReviewClient(Cluster())
     ann, bob, eve = [await reviews.caller(token) for token in ("t-ann", "t-bob", "t-eve")]
-    assert ann == Caller(name="ann", scopes=frozenset({Scope.READ}))
-    assert bob == Caller(name="bob", scopes=frozenset({Scope.READ, Scope.ADMIN}))
+    assert ann == Caller(name="ann", scopes=frozenset({AccessScope.READ}))
+    assert bob == Caller(name="bob", scopes=frozenset({AccessScope.READ, AccessScope.ADMIN}))
     assert eve is not None
     assert not eve.scopes  # what every user of the API server may get grants no rights here
     assert await reviews.caller("t-nobody") is None

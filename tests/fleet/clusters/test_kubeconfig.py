@@ -8,7 +8,7 @@ import pytest
 
 from accelscope.config import ConfigError
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry, KubeconfigAccess, kubeconfig_paths
-from accelscope.fleet.kubeconfig import Identity, Server, default_clusters, read_kubeconfig, resolve
+from accelscope.fleet.kubeconfig import Identity, ResolvedServer, default_clusters, read_kubeconfig, resolve
 
 CA = base64.b64encode(b"a CA").decode()
 
@@ -37,7 +37,7 @@ users:
 
 def resolved(
     folder: Path, cluster: str = "server: https://a:6443", user: str = "{}"
-) -> tuple[Server, Identity]:
+) -> tuple[ResolvedServer, Identity]:
     path = kubeconfig(folder, cluster=cluster, user=user)
     return resolve(KubeconfigAccess(paths=(path,)))
 

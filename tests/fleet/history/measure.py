@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
 
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.history_rings import SummaryScope
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -64,7 +64,7 @@ def main() -> None:
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     store = filled_store(nodes)
     print(f"{len(store.devices)} devices, {len(store.pods)} pods, {resident_mib():.0f} MiB")
-    history = History()
+    history = FleetHistory()
     for minute in range(4):
         print_time(f"record, minute {minute + 1}", *stretches(history.record(store, STARTED + 60 * minute)))
     print(f"{resident_mib():.0f} MiB")
@@ -84,7 +84,7 @@ def main() -> None:
         asyncio.run(history.save(path))
         print(f"saved {path.stat().st_size / 2**20:.0f} MiB in {time.perf_counter() - start:.1f} s")
         start = time.perf_counter()
-        again = History()
+        again = FleetHistory()
         again.load(path)
         print(f"loaded in {time.perf_counter() - start:.1f} s: {len(again.devices)} devices")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
-from accelscope.fleet.history import History, HistoryLimits
+from accelscope.fleet.history import FleetHistory, HistoryLimits
 from accelscope.fleet.history_rings import NOWHERE, HistorySeries, Rings
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device
@@ -24,7 +24,7 @@ class Fleet:
     def __init__(self, *clusters: str, limits: HistoryLimits | None = None) -> None:
         self.clock = Clock(START)
         self.store: FleetStore = store_of(*clusters, clock=self.clock)
-        self.history = History(limits)
+        self.history = FleetHistory(limits)
 
     def read(
         self, cluster: str, node: str, *devices: Device, usages: Mapping[str, Device] | None = None

@@ -14,7 +14,7 @@ from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.rows import ClusterView, SourceView
 from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.query import Condition, RowQuery
 
 PACING = Pacing(interval_seconds=0.2, timeout_seconds=PATIENCE_SECONDS, concurrency=8, per_second=10_000)
 
@@ -51,7 +51,9 @@ class Running:
         return next(source for source in self.cluster(id_).sources if source.kind == kind)
 
     def nodes(self, **fields: str) -> list[Any]:
-        query = Query(where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000)
+        query = RowQuery(
+            where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000
+        )
         return self.store.nodes.rows(self.store.nodes.select(query).positions)
 
     async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS / 2) -> None:

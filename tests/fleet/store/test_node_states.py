@@ -20,7 +20,7 @@ from accelscope.fleet.rows import (
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import NodeRecord
-from accelscope.fleet.store.query import Query
+from accelscope.fleet.store.query import RowQuery
 from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document
 
@@ -39,15 +39,15 @@ def store(clock: Clock) -> FleetStore:
 
 
 def nodes(store: FleetStore) -> dict[str, NodeRow]:
-    return {row.node: row for row in store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)}
+    return {row.node: row for row in store.nodes.rows(store.nodes.select(RowQuery(limit=1000)).positions)}
 
 
 def devices(store: FleetStore) -> dict[str, DeviceRow]:
-    return {row.id: row for row in store.devices.rows(store.devices.select(Query(limit=1000)).positions)}
+    return {row.id: row for row in store.devices.rows(store.devices.select(RowQuery(limit=1000)).positions)}
 
 
 def nodes_of(store: FleetStore, cluster: str) -> dict[str, NodeRow]:
-    rows = store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)
+    rows = store.nodes.rows(store.nodes.select(RowQuery(limit=1000)).positions)
     return {row.node: row for row in rows if row.cluster == cluster}
 
 

@@ -11,7 +11,7 @@ from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, u
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeUnchanged, SourceKind
 from accelscope.fleet.store.events import EventKind, EventLog, Severity, StoreChange
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Query
+from accelscope.fleet.store.query import RowQuery
 
 
 @pytest.fixture
@@ -277,7 +277,7 @@ def test_closing_a_subscription_ends_the_wait(store: FleetStore) -> None:
 def test_rows_can_be_selected_by_anomalies(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     store.set_unusual("device", {("berlin", "n1", "nvidia:b"): "hot"})
-    found = store.devices.select(Query(search="hot"))
+    found = store.devices.select(RowQuery(search="hot"))
     assert [row.id for row in store.devices.rows(found.positions)] == ["nvidia:b"]
 
 

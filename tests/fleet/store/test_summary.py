@@ -11,7 +11,7 @@ from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_
 
 from accelscope.fleet.rows import DeviceRow, PodRow
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Condition, Query, QueryError
+from accelscope.fleet.store.query import Condition, QueryError, RowQuery
 from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, namespaces, summarize
 from accelscope.model import Vendor
 
@@ -291,7 +291,7 @@ def test_many_groups_are_grouped_by_sorting(store: FleetStore, monkeypatch: pyte
     before = summarize(store, (), every)
     monkeypatch.setattr("accelscope.fleet.store.summary._DENSE_LIMIT", 1)
     assert summarize(store, (), every) == before
-    assert store.devices.select(Query()).total == 3
+    assert store.devices.select(RowQuery()).total == 3
 
 
 def test_a_sum_beyond_64_bits_is_not_negative() -> None:
@@ -300,7 +300,7 @@ def test_a_sum_beyond_64_bits_is_not_negative() -> None:
     store.take("berlin", report("n1", vast, clock.now))
     [row] = summarize(store)
     assert row.memory_total_bytes == row.memory_used_bytes == 2**62
-    shown = store.devices.rows(store.devices.select(Query(limit=9)).positions)
+    shown = store.devices.rows(store.devices.select(RowQuery(limit=9)).positions)
     assert {(row.memory_total_bytes, row.memory_used_bytes) for row in shown} == {(2**61, None)}
 
 

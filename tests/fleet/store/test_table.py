@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store import table as table_module
-from accelscope.fleet.store.query import Condition, Query, QueryError, Sort
-from accelscope.fleet.store.table import NOWHERE, NodeNumbers, Table
+from accelscope.fleet.store.query import Condition, QueryError, RowQuery, Sort
+from accelscope.fleet.store.table import NOWHERE, ColumnTable, NodeNumbers
 
 NOW = 1000.0
 NODES = [("berlin", "n1"), ("berlin", "n2"), ("oslo", "n1"), ("oslo", "ä")]
@@ -154,9 +154,9 @@ def little_room() -> Iterator[None]:
         yield
 
 
-def device_table() -> tuple[Table[DeviceRow], NodeNumbers]:
+def device_table() -> tuple[ColumnTable[DeviceRow], NodeNumbers]:
     numbers = NodeNumbers()
-    return Table(DeviceRow, IDENTITY, numbers=numbers, clock=lambda: NOW), numbers
+    return ColumnTable(DeviceRow, IDENTITY, numbers=numbers, clock=lambda: NOW), numbers
 
 
 def aged(rows: list[DeviceRow]) -> list[DeviceRow]:
@@ -188,7 +188,7 @@ def test_a_table_returns_the_same_rows_as_a_plain_list(
             assert sorted(map(identity, seen)) == sorted(map(identity, plain.rows()))
         wanted = aged(plain.select(where, sort))
         seen = []
-        query = Query(where=tuple(where), sort=tuple(sort), limit=limit)
+        query = RowQuery(where=tuple(where), sort=tuple(sort), limit=limit)
         while True:
             page = table.select(query)
             assert page.total == len(wanted)
@@ -196,7 +196,7 @@ def test_a_table_returns_the_same_rows_as_a_plain_list(
             if page.after is None:
                 break
             assert len(page.positions) == limit
-            query = Query(where=tuple(where), sort=tuple(sort), limit=limit, after=page.after)
+            query = RowQuery(where=tuple(where), sort=tuple(sort), limit=limit, after=page.after)
         assert seen == wanted
 
 
@@ -222,13 +222,13 @@ def test_unchanged_rows_are_on_exactly_one_page_while_others_change(
                 stays[key] = rows
         changes = iter([change for change in meanwhile if change[0][0] == "oslo"])
         seen: list[tuple[str, str, str]] = []
-        query = Query(sort=tuple(sort), limit=limit)
+        query = RowQuery(sort=tuple(sort), limit=limit)
         while True:
             page = table.select(query)
             seen += map(identity, table.rows(page.positions, NOW))
             if page.after is None:
                 break
-            query = Query(sort=tuple(sort), limit=limit, after=page.after)
+            query = RowQuery(sort=tuple(sort), limit=limit, after=page.after)
             if change := next(changes, None):
                 table.replace(numbers.give(*change[0]), change[1])
                 table.settle()
@@ -255,7 +255,7 @@ def test_rows_are_found_by_identity_and_removed(
             assert table.find(cluster=cluster, node=node, id="no such") is None
             table.remove(numbers.give(cluster, node))
         assert len(table) == 0
-        assert table.select(Query()).total == 0
+        assert table.select(RowQuery()).total == 0
 
 
 def test_a_page_continues_after_a_text_that_was_removed() -> None:
@@ -264,10 +264,10 @@ def test_a_page_continues_after_a_text_that_was_removed() -> None:
         table.replace(numbers.give("berlin", "n1"), [_row("a", model="c"), _row("b", model="a")])
         table.replace(numbers.give("oslo", "n1"), [_row("a", cluster="oslo", model="b")])
         by_model = (Sort("model"),)
-        page = table.select(Query(sort=by_model, limit=2))
+        page = table.select(RowQuery(sort=by_model, limit=2))
         assert [row.model for row in table.rows(page.positions)] == ["a", "b"]
         table.remove(numbers.give("oslo", "n1"))
-        rest = table.select(Query(sort=by_model, limit=2, after=page.after))
+        rest = table.select(RowQuery(sort=by_model, limit=2, after=page.after))
         assert [row.model for row in table.rows(rest.positions)] == ["c"]
 
 
@@ -298,7 +298,7 @@ def test_holes_are_closed_while_rows_come_and_go() -> None:
 def test_links_between_tables_stay_valid_while_rows_move() -> None:
     with little_room():
         devices, numbers = device_table()
-        processes = Table(ProcessRow, ("cluster", "node", "pid"), numbers=numbers)
+        processes = ColumnTable(ProcessRow, ("cluster", "node", "pid"), numbers=numbers)
         for turn in range(200):
             node = f"n{turn * 7 % 11}"
             number = numbers.give("berlin", node)
@@ -328,7 +328,7 @@ def test_assigned_values_replace_the_old_ones() -> None:
     table.assign(here, "utilization_ratio", None)
     [seen] = table.rows(here, NOW)
     assert (seen.model, seen.utilization_ratio) == ("A100", None)
-    assert table.select(Query(where=(Condition("model", "=", "H100"),))).total == 0
+    assert table.select(RowQuery(where=(Condition("model", "=", "H100"),))).total == 0
 
 
 def test_nan_and_infinity_are_absent() -> None:
@@ -341,7 +341,9 @@ def test_nan_and_infinity_are_absent() -> None:
 
 def test_short_lived_names_do_not_fill_the_memory() -> None:
     numbers = NodeNumbers()
-    table = Table(PodRow, ("cluster", "node", "namespace", "pod", "container", "device"), numbers=numbers)
+    table = ColumnTable(
+        PodRow, ("cluster", "node", "namespace", "pod", "container", "device"), numbers=numbers
+    )
     for turn in range(10_000):
         rows = [
             PodRow(
@@ -362,31 +364,31 @@ def test_short_lived_names_do_not_fill_the_memory() -> None:
         table.settle()
     assert len(table.texts("pod")) < 4000
     assert len(table.live()) < 10_000
-    assert table.select(Query(search="JOB-9999-0")).total == 1
-    assert table.select(Query(search="job-9998-")).total == 0
+    assert table.select(RowQuery(search="JOB-9999-0")).total == 1
+    assert table.select(RowQuery(search="job-9998-")).total == 0
 
 
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
         (
-            Query(where=(Condition("colour", "=", "red"),)),
+            RowQuery(where=(Condition("colour", "=", "red"),)),
             "'colour' is not a field of a node; allowed: cluster,",
         ),
-        (Query(sort=(Sort("colour"),)), "'colour' is not a field"),
-        (Query(where=(Condition("devices", "=", "many"),)), "'many' is not a number"),
-        (Query(where=(Condition("state", "=", 3),)), "3 is not a text"),
-        (Query(where=(Condition("state", "in", "fresh"),)), "needs a list of values"),
-        (Query(where=(Condition("state", "=", ["fresh"]),)), "needs one value"),
-        (Query(where=(Condition("devices", "contains", 1),)), "applies to texts"),
-        (Query(limit=0), "at least 1"),
-        (Query(after=("berlin",)), "has 1 values, the sort order 2"),
-        (Query(after=("berlin", 7)), "does not match the sort order: node is 7"),
-        (Query(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not match the sort order"),
+        (RowQuery(sort=(Sort("colour"),)), "'colour' is not a field"),
+        (RowQuery(where=(Condition("devices", "=", "many"),)), "'many' is not a number"),
+        (RowQuery(where=(Condition("state", "=", 3),)), "3 is not a text"),
+        (RowQuery(where=(Condition("state", "in", "fresh"),)), "needs a list of values"),
+        (RowQuery(where=(Condition("state", "=", ["fresh"]),)), "needs one value"),
+        (RowQuery(where=(Condition("devices", "contains", 1),)), "applies to texts"),
+        (RowQuery(limit=0), "at least 1"),
+        (RowQuery(after=("berlin",)), "has 1 values, the sort order 2"),
+        (RowQuery(after=("berlin", 7)), "does not match the sort order: node is 7"),
+        (RowQuery(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not match the sort order"),
     ],
 )
-def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, expected: str) -> None:
-    table = Table(NodeRow, ("cluster", "node"))
+def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: RowQuery, expected: str) -> None:
+    table = ColumnTable(NodeRow, ("cluster", "node"))
     with pytest.raises(QueryError, match=expected):
         table.select(query)
 
@@ -406,13 +408,13 @@ def test_search_finds_a_part_of_any_text_ignoring_case(search: str, found: set[s
     table, numbers = device_table()
     rows = [_row("a", model="H100 PCIe"), _row("b", model="É")]
     table.replace(numbers.give("berlin", "n1"), rows)
-    seen = table.rows(table.select(Query(search=search)).positions, NOW)
+    seen = table.rows(table.select(RowQuery(search=search)).positions, NOW)
     assert {row.id for row in seen} == found
 
 
 @pytest.mark.parametrize("row_type", [NodeRow, DeviceRow, PodRow, ProcessRow])
 def test_every_field_of_a_row_is_a_column(row_type: type[Any]) -> None:
-    table: Table[Any] = Table(row_type, ("cluster", "node"), clock=lambda: NOW)
+    table: ColumnTable[Any] = ColumnTable(row_type, ("cluster", "node"), clock=lambda: NOW)
     for field in row_type.__struct_fields__:
         assert len(table.column(field)) == 0
 
@@ -421,7 +423,7 @@ def test_columns_are_returned_for_all_rows_or_for_selected_ones() -> None:
     table, numbers = device_table()
     table.replace(numbers.give("berlin", "n1"), [_row("a", index=0), _row("b", index=1), _row("c")])
     assert np.array_equal(table.column("index"), [0, 1, np.nan], equal_nan=True)
-    some = table.select(Query(where=(Condition("index", ">", 0),))).positions
+    some = table.select(RowQuery(where=(Condition("index", ">", 0),))).positions
     assert [table.texts("id").texts[code] for code in table.column("id", some)] == ["b"]
     assert table.column("age_seconds").tolist() == [NOW] * 3
 

@@ -11,7 +11,7 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
 from accelscope.fleet.detectors import StuckJobDetector, baseline
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.history_rings import NOWHERE
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.trends import AnomalyMarks, DeviceHistory, Trends
@@ -47,7 +47,7 @@ class MonitoredDevice:
 
     def __post_init__(self) -> None:
         self.store = store_of("a", clock=self.clock, forget_after_seconds=self.forget_after_seconds)
-        self.history = History()
+        self.history = FleetHistory()
         self.trends = Trends(self.history)
 
     def read(self, minutes: Iterable[Minute]) -> "MonitoredDevice":

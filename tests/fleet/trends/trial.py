@@ -22,7 +22,7 @@ from statistics import median
 
 import yaml
 
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -254,7 +254,7 @@ async def _run(hours: float, count: int, seed: int) -> None:
     now = START
     store = FleetStore(clock=lambda: now)
     store.declare([ClusterView(id="trial", reachable=True)])
-    history = History()
+    history = FleetHistory()
     trends = Trends(history)
     nodes = list(_nodes(count, minutes, seed))
     for minute in range(minutes):

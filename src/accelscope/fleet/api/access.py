@@ -42,7 +42,7 @@ from accelscope.rate_limit import Rate, RateLimiter
 log = logging.getLogger(__name__)
 
 
-class Scope(StrEnum):
+class AccessScope(StrEnum):
     READ = "read"
     ADMIN = "admin"  # includes read; may also refresh clusters
 
@@ -52,10 +52,10 @@ class Caller:
     """A caller limited to some clusters gets responses as if the others did not exist."""
 
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[AccessScope]
     clusters: frozenset[str] | None = None  # None: all, including those added later
 
-    def may(self, scope: Scope) -> bool:
+    def may(self, scope: AccessScope) -> bool:
         return scope in self.scopes
 
     def sees(self, cluster: str) -> bool:
@@ -67,7 +67,7 @@ class Caller:
         return "all" if self.clusters is None else repr(sorted(self.clusters))
 
 
-ANONYMOUS = Caller(name="anonymous", scopes=frozenset(Scope))
+ANONYMOUS = Caller(name="anonymous", scopes=frozenset(AccessScope))
 
 # --- Static tokens ------------------------------------------------------------
 #
@@ -87,7 +87,7 @@ _NAME = Text(
     "a name of letters, digits, - _ and . (at most 63)", r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 )
 _SHA256 = Text("64 hexadecimal digits: the SHA-256 of the token", r"[0-9A-Fa-f]{64}", secret=True)
-_SCOPE = Choice(*Scope)
+_SCOPE = Choice(*AccessScope)
 _CLUSTER = Text("the id of a cluster; omit clusters for all", CLUSTER_ID)
 
 
@@ -123,7 +123,7 @@ class NewToken:
 def make_token(
     name: str,
     *,
-    scopes: Iterable[Scope] = (Scope.READ,),
+    scopes: Iterable[AccessScope] = (AccessScope.READ,),
     clusters: Iterable[str] | None = None,
     expires: str | None = None,
 ) -> NewToken:
@@ -210,17 +210,17 @@ def _token(section: Section) -> Token:
     expires_at = section.take("expires", _EXPIRY)
     section.finish()
     if section.has("scopes") and not scopes:
-        raise section.error("scopes", f"empty; expected a list of {', '.join(Scope)}")
+        raise section.error("scopes", f"empty; expected a list of {', '.join(AccessScope)}")
     if section.has("clusters") and section.raw("clusters") is None:
         raise section.error("clusters", "empty; omit clusters for all")
-    granted = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
+    granted = frozenset(AccessScope) if AccessScope.ADMIN in scopes else frozenset({AccessScope.READ})
     visible = frozenset(clusters) if section.has("clusters") else None
     return Token(bytes.fromhex(sha256), Caller(name=name, scopes=granted, clusters=visible), expires_at)
 
 
 # --- Token reviews ------------------------------------------------------------
 
-SCOPE_PATHS = {Scope.READ: "/accelscope/fleet/read", Scope.ADMIN: "/accelscope/fleet/admin"}
+SCOPE_PATHS = {AccessScope.READ: "/accelscope/fleet/read", AccessScope.ADMIN: "/accelscope/fleet/admin"}
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - for proxies that remove Authorization
 REVIEW_SECONDS = 5.0  # timeout of one request
 VERDICTS_LIMIT = 1024

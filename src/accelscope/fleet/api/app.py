@@ -24,9 +24,9 @@ from accelscope.fleet.api.request_handler import (
     etag_matches,
     problem_response,
 )
-from accelscope.fleet.api.route import Fleet
+from accelscope.fleet.api.route import FleetServices
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage, PageFile
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -104,7 +104,7 @@ STREAMS = web.AppKey("streams", StreamServer)
 
 def make_app(
     store: FleetStore,
-    history: History,
+    history: FleetHistory,
     access: AccessControl,
     *,
     refresh: Callable[[str], Awaitable[None]],
@@ -118,7 +118,7 @@ def make_app(
     renders the metrics of the process; `unready` returns why the fleet is not ready; `past` has history that
     is older than the process; `page` defaults to the installed one."""
     streams = StreamServer(limits)
-    fleet = Fleet(
+    fleet = FleetServices(
         store=store,
         history=history,
         past=past,
@@ -203,7 +203,7 @@ def _routing_errors(document: Handler) -> Middleware:
 _SHUTDOWN_SECONDS = 5.0  # for requests in progress
 
 
-class Listener:
+class ApiListener:
     def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
         self._runner = runner
         self._server = server
@@ -226,7 +226,7 @@ async def listen(
     port: int,
     tls: ssl.SSLContext | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
-) -> Listener:
+) -> ApiListener:
     """Raises OSError if the address cannot be used."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
@@ -252,7 +252,7 @@ async def listen(
     except BaseException:
         await runner.cleanup()
         raise
-    return Listener(runner, listening)
+    return ApiListener(runner, listening)
 
 
 class _ConnectionCount:

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from accelscope.config.values import WholeNumber
-from accelscope.fleet.api.access import Scope
+from accelscope.fleet.api.access import AccessScope
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, several
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.rows import ClusterView, DeviceRow, NodeRow, PodRow
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import Condition, Query, Sort
-from accelscope.fleet.store.table import R, Table
+from accelscope.fleet.store.query import Condition, RowQuery, Sort
+from accelscope.fleet.store.table import ColumnTable, R
 from accelscope.model import HealthState
 
 
@@ -66,7 +66,7 @@ async def refresh(call: Call) -> Refreshed:
 _CLUSTER = path_parameter("cluster", "id of the cluster")
 
 CLUSTER_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/clusters",
         summary="All clusters with their sources",
         tag="fleet",
@@ -74,7 +74,7 @@ CLUSTER_ROUTES = (
         handle=clusters,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/clusters/{cluster}",
         summary="One cluster",
         tag="fleet",
@@ -84,7 +84,7 @@ CLUSTER_ROUTES = (
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/clusters/{cluster}/refresh",
         method="POST",
         summary="Refresh a cluster now",
@@ -94,7 +94,7 @@ CLUSTER_ROUTES = (
         handle=refresh,
         parameters=(_CLUSTER,),
         problems=(ProblemKind.NOT_FOUND,),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
 )
 
@@ -160,7 +160,7 @@ def health(call: Call) -> HealthReport:
 def unusual(call: Call) -> UnusualReport:
     store = call.fleet.store
     where = (*_requested(call), Condition("unusual", "present"))
-    query = Query(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
+    query = RowQuery(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
     devices, pods = store.devices.select(query), store.pods.select(query)
     return UnusualReport(
         devices=store.devices.rows(devices.positions, call.now),
@@ -180,9 +180,9 @@ def _requested(call: Call) -> tuple[Condition, ...]:
 
 
 def _count(
-    table: Table[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+    table: ColumnTable[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> dict[str, int]:
-    codes = table.column(field, table.matching(Query(where=where)))
+    codes = table.column(field, table.matching(RowQuery(where=where)))
     texts = table.texts(field)
     return {
         str(word): 0 if (code := texts.code(str(word))) is None else int((codes == code).sum())
@@ -191,14 +191,14 @@ def _count(
 
 
 def _first_rows(
-    call: Call, table: Table[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+    call: Call, table: ColumnTable[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> list[R]:
     """The first `limit` rows, in the order of `words`."""
     rows: list[R] = []
     for word in words:
         left = call.values["limit"] - len(rows)
         if left > 0:
-            query = Query(where=(*where, Condition(field, "=", str(word))), limit=left)
+            query = RowQuery(where=(*where, Condition(field, "=", str(word))), limit=left)
             rows += table.rows(table.select(query).positions, call.now)
     return rows
 
@@ -214,7 +214,7 @@ _PARAMETERS = (
 )
 
 HEALTH_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/health",
         summary="Problems: unhealthy devices, stale nodes, unreachable clusters",
         description=(
@@ -227,7 +227,7 @@ HEALTH_ROUTES = (
         parameters=_PARAMETERS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/unusual",
         summary="Devices and pods that differ from their usual behaviour",
         description="For more rows see /api/v1/devices?present=unusual and /api/v1/pods?present=unusual.",

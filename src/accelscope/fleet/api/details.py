@@ -8,11 +8,11 @@ from msgspec import Meta, Struct
 
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import ApiRoute, Call
 from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
-from accelscope.fleet.store.query import Condition, Query
-from accelscope.fleet.store.table import R, Table
+from accelscope.fleet.store.query import Condition, RowQuery
+from accelscope.fleet.store.table import ColumnTable, R
 from accelscope.model import (
     AgentState,
     Allocation,
@@ -181,8 +181,8 @@ def _pod(snapshots: Iterable[Snapshot | None], namespace: str, name: str) -> Pod
     return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
 
-def _rows(call: Call, table: Table[R], *where: Condition) -> list[R]:
-    found = table.select(Query(where=where, limit=_ROWS_LIMIT))
+def _rows(call: Call, table: ColumnTable[R], *where: Condition) -> list[R]:
+    found = table.select(RowQuery(where=where, limit=_ROWS_LIMIT))
     return table.rows(found.positions, call.now)
 
 
@@ -198,7 +198,7 @@ _CLUSTER = path_parameter("cluster", "id of the cluster")
 _NODE = path_parameter("node", "name of the node")
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/nodes/{cluster}/{node}",
         summary="One node with everything on it",
         tag="tables",
@@ -208,7 +208,7 @@ ROUTES = (
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/devices/{cluster}/{node}/{device}",
         summary="One device with all its values",
         tag="tables",
@@ -218,7 +218,7 @@ ROUTES = (
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/pods/{cluster}/{namespace}/{pod}",
         summary="One pod with its devices and processes",
         tag="tables",

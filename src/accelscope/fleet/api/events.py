@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from accelscope.config.values import WholeNumber
 from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, temporary
 from accelscope.fleet.api.request_handler import SECURITY_HEADERS
-from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, one_of, several
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, one_of, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.store.events import Event, EventKind, Severity, StoreChange, Subscription
 from accelscope.fleet.store.query import Condition
@@ -65,7 +65,7 @@ _FILTERS = ("cluster", "node", "device", "namespace", "pod", "kind", "severity")
 _WORDS = {"kind": tuple(EventKind), "severity": tuple(Severity)}
 
 EVENT_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/events",
         summary="Events: lost and recovered devices, stale nodes, unreachable clusters, anomalies",
         description=(
@@ -301,7 +301,7 @@ async def stream(call: Call) -> web.StreamResponse:
 
 
 STREAM_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/stream",
         summary="Live changes as server-sent events",
         description=(

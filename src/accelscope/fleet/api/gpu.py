@@ -22,13 +22,13 @@ from msgspec import Meta, Struct
 
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster, visible_clusters
 from accelscope.fleet.api.problem import Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import TEXT, Call, EncodedResponse, Parameter, Route, ThreadedResponse
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, EncodedResponse, Parameter, ThreadedResponse
 from accelscope.fleet.api.tables import CopiedColumns, countable, visible
 from accelscope.fleet.api_server.objects import resources_of
 from accelscope.fleet.rows import ClusterView, DeviceRow, HealthName, VendorName
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import Condition, Query
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import Condition, RowQuery
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import ProcessType
 from accelscope.vendors import declarations
 
@@ -345,7 +345,7 @@ def processes(call: Call) -> ThreadedResponse:
         where.append(Condition("node", "=", call.values["node_name"]))
     table = call.fleet.store.processes
     columns = CopiedColumns(
-        table, table.matching(Query(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
+        table, table.matching(RowQuery(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
     )
     return ThreadedResponse(lambda: EncodedResponse(encoded_processes(columns, call.now)))
 
@@ -360,7 +360,7 @@ def summary(call: Call) -> GpuSummary | list[GpuSummary]:
 
 def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
     table = call.fleet.store.devices
-    positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", GPU_VENDORS))))
+    positions = table.matching(RowQuery(where=(*visible(call), Condition("vendor", "in", GPU_VENDORS))))
     clusters = table.column("cluster", positions)
     summaries = []
     for view in views:
@@ -372,7 +372,7 @@ def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
 
 
 def _summary(
-    view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any], *, read: bool
+    view: ClusterView, table: ColumnTable[DeviceRow], positions: np.ndarray[Any, Any], *, read: bool
 ) -> GpuSummary:
     total = countable(table.column("memory_total_bytes", positions))
     used = countable(table.column("memory_used_bytes", positions))
@@ -393,7 +393,7 @@ def _summary(
     )
 
 
-def _all_stale(table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
+def _all_stale(table: ColumnTable[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
     """True if the cluster responds but its nodes do not. False if there are no GPUs."""
     code = table.texts("state").code(STALE)
     return len(positions) > 0 and bool((table.column("state", positions) == code).all())
@@ -407,10 +407,10 @@ def _mean(values: np.ndarray[Any, Any]) -> int | float | None:
 
 async def _nodes(call: Call, where: Sequence[Condition]) -> NodeGpus:
     store = call.fleet.store
-    query = Query(where=(*where, Condition("vendor", "in", GPU_VENDORS)))
+    query = RowQuery(where=(*where, Condition("vendor", "in", GPU_VENDORS)))
     gpus = CopiedColumns(store.devices, store.devices.matching(query), GPU_FIELDS)
     nodes = CopiedColumns(
-        store.nodes, store.nodes.matching(Query(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
+        store.nodes, store.nodes.matching(RowQuery(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
     )
     labels: list[Mapping[str, str]] = []
     for cluster, name in zip(nodes.text("cluster"), nodes.text("node"), strict=True):
@@ -456,7 +456,7 @@ def _requested_cluster(call: Call, named: str) -> ClusterView:
     view = _reached_cluster(call, named)
     devices = call.fleet.store.devices
     where = (Condition("cluster", "=", named), Condition("vendor", "in", GPU_VENDORS))
-    if not len(devices.matching(Query(where=where))) and (why := _why_unread(call, view)) is not None:
+    if not len(devices.matching(RowQuery(where=where))) and (why := _why_unread(call, view)) is not None:
         raise _not_read(view, why)
     return view
 
@@ -501,7 +501,7 @@ _RULES = (
 )
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes",
         summary="Nodes with GPUs, each with its GPUs",
         description=_RULES,
@@ -512,7 +512,7 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes/{cluster}/{node}",
         summary="One node with its GPUs",
         tag="gpu",
@@ -525,7 +525,7 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes/{node}",
         summary="One node with its GPUs; the cluster is a query parameter",
         tag="gpu",
@@ -538,7 +538,7 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/processes",
         summary="Processes on GPUs",
         description=_RULES,
@@ -552,7 +552,7 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/summary",
         summary="Sums and averages of one cluster, or of each cluster",
         description=(

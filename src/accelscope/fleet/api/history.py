@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from accelscope.config.values import Choice, Decimal
 from accelscope.fleet.api.clusters import visible_cluster
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import TEXT, Call, Parameter, Route
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter
 from accelscope.fleet.history_rings import HistoryScope, HistorySeries, SummaryScope
-from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.query import Condition, RowQuery
 
 SPAN_SECONDS = 3600.0
 _LONGEST_SECONDS = 366 * 86400.0
@@ -114,7 +114,7 @@ def _check_exists(call: Call, scope: HistoryScope, series: HistorySeries) -> Non
 def _pod_positions(call: Call) -> Sequence[int]:
     named = {"cluster": "cluster", "namespace": "namespace", "pod": "key"}
     where = tuple(Condition(field, "=", call.values[name]) for field, name in named.items())
-    positions: list[int] = call.fleet.store.pods.matching(Query(where=where)).tolist()
+    positions: list[int] = call.fleet.store.pods.matching(RowQuery(where=where)).tolist()
     return positions
 
 
@@ -181,7 +181,7 @@ _PARAMETERS = (
 )
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/history",
         summary="History of the fleet, a cluster, a device, a pod …",
         description=(

@@ -17,7 +17,7 @@ from accelscope.fleet.api.access import TOKEN_HEADER
 from accelscope.fleet.api.gpu import Gpu, GpuProcess
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.request_handler import NO_FRAMES
-from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedResponse, Parameter, Route, schema
+from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, ApiRoute, EncodedResponse, Parameter, schema
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
 from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
@@ -100,7 +100,7 @@ COMMON_FIELDS: Mapping[str, str] = {
 
 
 @cache
-def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+def _components(routes: tuple[ApiRoute, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     types = [*(route.response for route in routes if route.response is not None), ProblemDocument]
     schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
     _describe(components)
@@ -130,7 +130,7 @@ def _model_text(documented: Sequence[Documentation], field: str, declared: Mappi
     return None
 
 
-def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+def answer_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """The schema of each route's response by method and path, and the components that they reference."""
     schemas, components = _components(tuple(routes))
     with_response = [route for route in routes if route.response is not None]
@@ -140,7 +140,7 @@ def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], 
     return named, components
 
 
-def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
+def openapi(routes: Sequence[ApiRoute], *, guarded: bool = True) -> dict[str, Any]:
     """`guarded`: the server requires tokens."""
     schemas, components = answer_schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
@@ -168,13 +168,13 @@ def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
     }
 
 
-def operation_id(route: Route) -> str:
+def operation_id(route: ApiRoute) -> str:
     words = route.path.replace("/api/v1", "").replace(".", "_").replace("-", "_").split("/")
     named = [f"by_{word[1:-1]}" if word.startswith("{") else word for word in words if word]
     return "_".join([route.method.lower(), *named])
 
 
-def _operation(route: Route, schema: dict[str, Any] | None, guarded: bool) -> dict[str, Any]:
+def _operation(route: ApiRoute, schema: dict[str, Any] | None, guarded: bool) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": operation_id(route),
         "summary": route.summary,
@@ -206,7 +206,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return made
 
 
-def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
+def _responses(route: ApiRoute, schema: dict[str, Any] | None) -> dict[str, Any]:
     content = {route.media_type.split(";", 1)[0]: {"schema": schema or {"type": "string"}}}
     if route.media_type == JSON and schema is None:
         content = {JSON: {"schema": {}}}
@@ -246,7 +246,7 @@ class Field:
     description: str
 
 
-def response_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, list[Field]]]:
+def response_fields(route: ApiRoute, routes: tuple[ApiRoute, ...]) -> list[tuple[str, list[Field]]]:
     """The types that the response consists of, each once with its fields."""
     schemas, components = answer_schemas(routes)
     schema = schemas.get(f"{route.method} {route.path}")
@@ -343,7 +343,7 @@ _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 PAGE_POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {NO_FRAMES}"
 
 
-def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+def document_routes(routes: tuple[ApiRoute, ...]) -> tuple[ApiRoute, ...]:
     """The routes of the OpenAPI document and of the page, which describe `routes`."""
 
     @cache
@@ -355,7 +355,7 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
         return docs_page(routes).encode()
 
     return (
-        Route(
+        ApiRoute(
             path="/openapi.json",
             summary="The OpenAPI 3.1 document",
             tag="service",
@@ -363,7 +363,7 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
             handle=lambda call: EncodedResponse([encoded(call.fleet.guarded)]),
             scope=None,
         ),
-        Route(
+        ApiRoute(
             path="/docs",
             summary="The API reference as a web page",
             tag="service",
@@ -376,7 +376,7 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
     )
 
 
-def docs_page(routes: tuple[Route, ...]) -> str:
+def docs_page(routes: tuple[ApiRoute, ...]) -> str:
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'><title>AccelScope fleet API</title>",
@@ -399,7 +399,7 @@ def docs_page(routes: tuple[Route, ...]) -> str:
     return "".join(parts)
 
 
-def _section(route: Route, routes: tuple[Route, ...]) -> str:
+def _section(route: ApiRoute, routes: tuple[ApiRoute, ...]) -> str:
     scope = f"Scope: <code>{route.scope}</code>." if route.scope is not None else "No token required."
     parts = [
         f"<h3 id='{_anchor(route)}'><span class=method>{route.method}</span> ",
@@ -441,11 +441,11 @@ def _field_row(field: Field) -> str:
     )
 
 
-def _title(route: Route) -> str:
+def _title(route: ApiRoute) -> str:
     return route.path if route.method == "GET" else f"{route.method} {route.path}"
 
 
-def _anchor(route: Route) -> str:
+def _anchor(route: ApiRoute) -> str:
     return "".join(c if c.isalnum() else "-" for c in f"{route.method.lower()}{route.path}").strip("-")
 
 

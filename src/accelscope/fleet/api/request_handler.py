@@ -22,7 +22,14 @@ from aiohttp.typedefs import Handler
 
 from accelscope.fleet.api.access import ANONYMOUS, TOKEN_HEADER, AccessControl, Caller
 from accelscope.fleet.api.problem import MEDIA_TYPE, ApiLimits, Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedResponse, Fleet, Route, ThreadedResponse, parse_parameters
+from accelscope.fleet.api.route import (
+    ApiRoute,
+    Call,
+    EncodedResponse,
+    FleetServices,
+    ThreadedResponse,
+    parse_parameters,
+)
 from accelscope.fleet.api.tables import filters_by_age
 from accelscope.rate_limit import RateLimiter
 
@@ -147,7 +154,7 @@ class Traffic:
 
 
 class RequestHandler:
-    def __init__(self, fleet: Fleet, access: AccessControl, limits: ApiLimits) -> None:
+    def __init__(self, fleet: FleetServices, access: AccessControl, limits: ApiLimits) -> None:
         self.traffic = Traffic()
         self._fleet = fleet
         self._access = access
@@ -156,13 +163,13 @@ class RequestHandler:
         self._large = asyncio.Semaphore(limits.large_responses)
         self._secret = os.urandom(16)  # makes ETags of another process invalid
 
-    def handler(self, route: Route) -> Handler:
+    def handler(self, route: ApiRoute) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self._exchange(request, route)
 
         return handle
 
-    async def _exchange(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def _exchange(self, request: web.Request, route: ApiRoute) -> web.StreamResponse:
         if route.stream is None:
             return await self._bounded(
                 request, route.path, lambda: self._prepare(request, route), probe=route.probe
@@ -211,7 +218,7 @@ class RequestHandler:
         finally:
             self.traffic.active -= 1
 
-    async def _stream(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, route: ApiRoute) -> web.StreamResponse:
         assert route.stream is not None
         try:
             call = await self._admit(request, route)
@@ -219,7 +226,7 @@ class RequestHandler:
         except Problem as problem:
             return problem_response(problem, request)
 
-    async def _prepare(self, request: web.Request, route: Route) -> PreparedResponse:
+    async def _prepare(self, request: web.Request, route: ApiRoute) -> PreparedResponse:
         try:
             call = await self._admit(request, route)
             etag = self._etag(call, route)
@@ -232,7 +239,7 @@ class RequestHandler:
             log.exception("unexpected error while handling %s", route.path)
             return _prepared_problem(Problem(ProblemKind.INTERNAL, "see the log of the fleet"), request)
 
-    async def _admit(self, request: web.Request, route: Route) -> Call:
+    async def _admit(self, request: web.Request, route: ApiRoute) -> Call:
         if request.body_exists and (request.content_length is None or request.content_length > 0):
             raise Problem(
                 ProblemKind.BODY_TOO_LARGE, "requests must not have a body", headers={"Connection": "close"}
@@ -267,13 +274,13 @@ class RequestHandler:
             admitted_again=lambda: self._access.admit(request.headers, peer),
         )
 
-    def _etag(self, call: Call, route: Route) -> str | None:
+    def _etag(self, call: Call, route: ApiRoute) -> str | None:
         if not route.cached or filters_by_age(call.values):
             return None
         key = f"{call.generation} {call.caller.view} {call.request.raw_path}"
         return f'W/"{hashlib.blake2b(key.encode(), key=self._secret, digest_size=12).hexdigest()}"'
 
-    async def _answer(self, call: Call, route: Route, etag: str | None) -> PreparedResponse:
+    async def _answer(self, call: Call, route: ApiRoute, etag: str | None) -> PreparedResponse:
         assert route.handle is not None
         result = route.handle(call)
         if inspect.isawaitable(result):
@@ -319,7 +326,7 @@ def _prepared_problem(problem: Problem, request: web.BaseRequest) -> PreparedRes
     )
 
 
-def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> None:
+def _check_rights(caller: Caller, route: ApiRoute, headers: Mapping[str, str]) -> None:
     if route.scope is not None and not caller.may(route.scope):
         raise Problem(ProblemKind.FORBIDDEN, f"the token does not have the scope {route.scope}")
     if route.all_clusters and caller.clusters is not None:
@@ -330,7 +337,7 @@ def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> N
         raise Problem(ProblemKind.FORBIDDEN, "cross-site requests are not allowed")
 
 
-def _headers(route: Route, etag: str | None) -> dict[str, str]:
+def _headers(route: ApiRoute, etag: str | None) -> dict[str, str]:
     headers = {**SECURITY_HEADERS, "Vary": f"Accept-Encoding, Authorization, {TOKEN_HEADER}"}
     if etag is not None:
         headers["ETag"] = etag

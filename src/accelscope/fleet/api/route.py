@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from aiohttp import web
 
 from accelscope.config.values import BadValue, Boolean, Choice, Kind, List, Number, WholeNumber
-from accelscope.fleet.api.access import Caller, Scope
+from accelscope.fleet.api.access import AccessScope, Caller
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.store.fleet_store import FleetStore
 
@@ -165,11 +165,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class FleetServices:
     """The services that handlers use."""
 
     store: FleetStore
-    history: History
+    history: FleetHistory
     past: HistoryStore | None  # a store with a longer history
     refresh: Callable[[str], Awaitable[None]]  # reads one cluster now
     metrics: Callable[[], bytes]  # of the fleet process, in the Prometheus text format
@@ -185,7 +185,7 @@ JSON = "application/json"
 class Call:
     """A request whose caller is authorized and whose parameters are parsed."""
 
-    fleet: Fleet
+    fleet: FleetServices
     caller: Caller
     counted_as: str  # key of the rate limit: the token, or the address if no token is required
     values: Mapping[str, Any]  # by parameter, defaults included
@@ -233,7 +233,7 @@ COMMON_PROBLEMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class ApiRoute:
     path: str  # with {parameters}
     summary: str
     tag: str
@@ -244,7 +244,7 @@ class Route:
     description: str = ""
     parameters: tuple[Parameter, ...] = ()
     problems: tuple[ProblemKind, ...] = ()  # besides COMMON_PROBLEMS
-    scope: Scope | None = Scope.READ  # None: no token required
+    scope: AccessScope | None = AccessScope.READ  # None: no token required
     all_clusters: bool = False  # rejects tokens that are limited to some clusters
     media_type: str = JSON
     status: int = 200

@@ -17,7 +17,7 @@ from accelscope.fleet.api import (
 )
 from accelscope.fleet.api.openapi import document_routes
 from accelscope.fleet.api.problem import ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedResponse, Route
+from accelscope.fleet.api.route import ApiRoute, Call, EncodedResponse
 from accelscope.fleet.api.tables import Generation
 from accelscope.model.wire import SCHEMA_VERSION
 
@@ -57,14 +57,14 @@ def metrics(call: Call) -> EncodedResponse:
 
 
 _SERVICE_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/version",
         summary="Version of the fleet",
         tag="service",
         response=Version,
         handle=version,
     ),
-    Route(
+    ApiRoute(
         path="/healthz",
         summary="Liveness: the event loop runs",
         tag="service",
@@ -73,7 +73,7 @@ _SERVICE_ROUTES = (
         scope=None,
         probe=True,
     ),
-    Route(
+    ApiRoute(
         path="/readyz",
         summary="Readiness: every cluster was tried once",
         tag="service",
@@ -83,7 +83,7 @@ _SERVICE_ROUTES = (
         probe=True,
         problems=(ProblemKind.NOT_READY,),
     ),
-    Route(
+    ApiRoute(
         path="/metrics",
         summary="Metrics of the fleet process, for Prometheus",
         tag="service",

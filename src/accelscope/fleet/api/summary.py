@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from accelscope.config.values import Choice, Decimal
 from accelscope.fleet.api.problem import ProblemKind
-from accelscope.fleet.api.route import TEXT, Call, Parameter, Route, several
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, several
 from accelscope.fleet.api.tables import (
     NO_PLACE,
     After,
@@ -28,7 +28,7 @@ from accelscope.fleet.api.tables import (
 )
 from accelscope.fleet.rows import DeviceRow, PodRow
 from accelscope.fleet.store.node_rows import FRESH, STALE
-from accelscope.fleet.store.query import Condition, Positions, Query
+from accelscope.fleet.store.query import Condition, Positions, RowQuery
 from accelscope.fleet.store.summary import (
     GROUP_FIELDS,
     SHARE_DIGITS,
@@ -39,7 +39,7 @@ from accelscope.fleet.store.summary import (
     namespaces,
     summarize_whole_and_groups,
 )
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import IDLE_SECONDS
 
 _GROUPS_ON_A_PAGE = 1000
@@ -80,7 +80,7 @@ def _grouping(fields: tuple[str, ...]) -> tuple[str, ...]:
 _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
 
 SUMMARY_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/summary",
         summary="Sums and averages, in total or by group",
         description=(
@@ -143,7 +143,7 @@ def list_namespaces(call: Call) -> Namespaces:
 
 
 NAMESPACE_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/namespaces",
         summary="Namespaces with their allocated and used devices",
         tag="fleet",
@@ -211,7 +211,7 @@ def idle_pods(call: Call) -> IdlePods:
         Condition("allocated", ">=", 1),
         Condition("idle_seconds", ">=", call.values["min_seconds"]),
     )
-    found = table.matching(Query(where=where, search=call.values["q"]))
+    found = table.matching(RowQuery(where=where, search=call.values["q"]))
     pods = _IdlePodGroups(table, found, call.values["min_seconds"])
     given = call.values["cursor"]
     shown, more = pods.page(
@@ -232,7 +232,7 @@ class _IdlePodGroups:
     """Rows of the table, which are per container and device, grouped by pod. A pod is an index into the
     arrays: there may be as many pods as devices, and only those of one page become objects."""
 
-    def __init__(self, table: Table[PodRow], positions: Positions, min_seconds: float) -> None:
+    def __init__(self, table: ColumnTable[PodRow], positions: Positions, min_seconds: float) -> None:
         self._table = table
         codes = [table.column(name, positions) for name in _BY]
         groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
@@ -281,7 +281,7 @@ class _IdlePodGroups:
         return np.flatnonzero(behind)
 
 
-def _items(call: Call, table: Table[PodRow], pods: _IdlePodGroups, shown: list[int]) -> list[IdlePod]:
+def _items(call: Call, table: ColumnTable[PodRow], pods: _IdlePodGroups, shown: list[int]) -> list[IdlePod]:
     """Reads the rows of all pods at once, which is far faster than pod by pod."""
     here = [pods.rows(pod) for pod in shown]
     rows = iter(table.rows(np.concatenate(here), call.now) if here else ())
@@ -322,7 +322,7 @@ _MIN_SECONDS = Parameter(
 )
 
 IDLE_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/idle",
         summary="Pods with idle devices",
         description=(

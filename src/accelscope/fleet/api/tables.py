@@ -22,19 +22,28 @@ from accelscope.fleet.api.route import (
     FLAG,
     TEXT,
     WHOLE,
+    ApiRoute,
     BoundedText,
     Call,
     EncodedResponse,
     Parameter,
-    Route,
     ThreadedResponse,
     one_of,
     several,
 )
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow, Row
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import ABSENT, AGE, Condition, Positions, Query, QueryError, Selection, Sort
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import (
+    ABSENT,
+    AGE,
+    Condition,
+    Positions,
+    QueryError,
+    RowQuery,
+    Selection,
+    Sort,
+)
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import HealthState, ProcessType, Vendor
 
 # --- Cursors --------------------------------------------------------------------
@@ -121,7 +130,7 @@ _ENUMS: dict[str, type[StrEnum]] = {"vendor": Vendor, "health": HealthState, "ty
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FilterColumn:
     """A field of a row as a filter sees it."""
 
     name: str
@@ -130,14 +139,14 @@ class Column:
     listed: bool  # several words separated by commas
 
 
-def columns(row: type[Struct]) -> tuple[Column, ...]:
+def columns(row: type[Struct]) -> tuple[FilterColumn, ...]:
     found = []
     for field in msgspec.structs.fields(row):
         words = _WORDS.get((row, field.name), ())
         if not words and field.name in _ENUMS:
             words = tuple(_ENUMS[field.name])
         listed = field.name in _LISTED or (row is NodeRow and field.name == "source")
-        found.append(Column(field.name, _KINDS[_plain_type(field.type)], words, listed))
+        found.append(FilterColumn(field.name, _KINDS[_plain_type(field.type)], words, listed))
     return tuple(found)
 
 
@@ -225,10 +234,10 @@ def filters_by_age(values: Mapping[str, Any]) -> bool:
     return any(values.get(f"{AGE}_{bound}") is not None for bound in ("min", "max"))
 
 
-def list_query(row: type[Struct], call: Call) -> Query:
+def list_query(row: type[Struct], call: Call) -> RowQuery:
     """Raises Problem for an invalid cursor."""
     given = call.values["cursor"]
-    return Query(
+    return RowQuery(
         where=conditions(row, call),
         search=call.values["q"],
         sort=tuple(Sort(text.removeprefix("-"), text.startswith("-")) for text in call.values["sort"]),
@@ -237,7 +246,7 @@ def list_query(row: type[Struct], call: Call) -> Query:
     )
 
 
-def _column_conditions(column: Column, values: Mapping[str, Any]) -> list[Condition]:
+def _column_conditions(column: FilterColumn, values: Mapping[str, Any]) -> list[Condition]:
     made = []
     value = values.get(column.name)
     if value is not None:
@@ -268,7 +277,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
     at: At
 
 
-def selected(table: Table[Any], query: Query) -> Selection:
+def selected(table: ColumnTable[Any], query: RowQuery) -> Selection:
     """Raises Problem. Only the cursor can be wrong: all other parameters were checked."""
     try:
         return table.select(query)
@@ -276,7 +285,7 @@ def selected(table: Table[Any], query: Query) -> Selection:
         raise bad_cursor(str(error)) from None
 
 
-def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
+def page(call: Call, table: ColumnTable[R], row: type[R]) -> Page[R]:
     found = selected(table, list_query(row, call))
     return Page(
         items=table.rows(found.positions, call.now),
@@ -287,8 +296,8 @@ def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
     )
 
 
-def _route(row: type[R], name: str, summary: str, table: Callable[[Call], Table[R]]) -> Route:
-    return Route(
+def _route(row: type[R], name: str, summary: str, table: Callable[[Call], ColumnTable[R]]) -> ApiRoute:
+    return ApiRoute(
         path=f"/api/v1/{name}",
         summary=summary,
         tag="tables",
@@ -415,7 +424,12 @@ class CopiedColumns:
     """
 
     def __init__(
-        self, table: Table[Any], positions: Positions, fields: Sequence[str], *, sorted_by: Sequence[str] = ()
+        self,
+        table: ColumnTable[Any],
+        positions: Positions,
+        fields: Sequence[str],
+        *,
+        sorted_by: Sequence[str] = (),
     ) -> None:
         self.nodes = table.nodes(positions)  # the node number of each row
         self._values: dict[str, Array] = {}
@@ -506,7 +520,7 @@ class Columns(Struct, frozen=True, kw_only=True):
 
 def device_columns(call: Call) -> ThreadedResponse:
     table = call.fleet.store.devices
-    query = Query(where=conditions(DeviceRow, call), search=call.values["q"])
+    query = RowQuery(where=conditions(DeviceRow, call), search=call.values["q"])
     # In table order: the devices of a node are adjacent, in the order of its snapshot.
     positions = table.matching(query)
     copies: dict[str, _Copy] = {}
@@ -559,7 +573,7 @@ def _text_column(codes: np.ndarray[Any, Any], texts: Sequence[str | None]) -> Te
 
 
 DEVICE_COLUMN_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/devices/columns",
         summary="All selected devices, column by column",
         description="For charts over the whole fleet: no pages, only the requested fields.",

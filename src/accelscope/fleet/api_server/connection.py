@@ -21,7 +21,7 @@ from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
 from accelscope.fleet.clusters import Access, KubeconfigAccess, checked_proxy
-from accelscope.fleet.kubeconfig import CredentialPlugin, Identity, Server, resolve
+from accelscope.fleet.kubeconfig import CredentialPlugin, Identity, ResolvedServer, resolve
 from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.kube.tls import client_context
@@ -219,7 +219,7 @@ _PLUGIN_SECONDS = 30.0  # between runs of a plugin that fails or whose credentia
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RequestCredentials:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)  # masked in all error texts
     certificate: tuple[bytes, bytes] | None = field(
@@ -243,7 +243,7 @@ class CredentialSource:
         self._token: str | None = None
         self._checked_at = float("-inf")
 
-    async def current(self) -> Credentials:
+    async def current(self) -> RequestCredentials:
         """Raises KubeError."""
         identity = self._identity
         token, certificate = self._own_token(), None
@@ -260,7 +260,7 @@ class CredentialSource:
             return self._credentials(None, (), certificate)
         return self._credentials(f"Bearer {token}", (token,), certificate)
 
-    def reject(self, rejected: Credentials) -> bool:
+    def reject(self, rejected: RequestCredentials) -> bool:
         """Call it when the server rejected the credentials. Returns whether there may be newer ones."""
         self._checked_at = float("-inf")
         if self._plugin is not None:
@@ -283,11 +283,11 @@ class CredentialSource:
 
     def _credentials(
         self, authorization: str | None, secrets: tuple[str, ...], certificate: tuple[bytes, bytes] | None
-    ) -> Credentials:
+    ) -> RequestCredentials:
         headers = self._identity.impersonation
         if authorization is not None:
             headers = (("Authorization", authorization), *headers)
-        return Credentials(headers, tuple(filter(None, secrets)), certificate)
+        return RequestCredentials(headers, tuple(filter(None, secrets)), certificate)
 
 
 class _PluginCache:
@@ -351,7 +351,7 @@ class TlsContextCache:
     """Keeps the last TLS context until one of its files changes. A new context opens new connections, so that
     those with old certificates are no longer used."""
 
-    def __init__(self, server: Server, identity: Identity) -> None:
+    def __init__(self, server: ResolvedServer, identity: Identity) -> None:
         self._server = server
         self._identity = identity
         sources = (server.authority, identity.certificate, identity.key)
@@ -445,7 +445,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionParameters:
     url: str  # of the server, without a trailing slash
-    credentials: Credentials
+    credentials: RequestCredentials
     tls: ssl.SSLContext | None  # None: plain http
     tls_server_name: str | None = None
     authority: str | None = None  # name of the CA, for errors
@@ -480,7 +480,7 @@ class ConnectionResolver:
                     tls = await asyncio.to_thread(resolved.tls_contexts.make, credentials.certificate)
         return resolved.parameters(credentials, tls)
 
-    async def credentials(self) -> Credentials | None:
+    async def credentials(self) -> RequestCredentials | None:
         """The credentials of the next request; None if they cannot be read."""
         try:
             return await (await self._resolve()).credentials.current()
@@ -536,7 +536,7 @@ class _AccessState:
         self.credentials = CredentialSource(identity, environ)
         self.tls_contexts = TlsContextCache(self._server, identity)
 
-    def parameters(self, credentials: Credentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
+    def parameters(self, credentials: RequestCredentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
         server = self._server
         return ConnectionParameters(
             url=server.url,

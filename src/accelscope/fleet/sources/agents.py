@@ -129,7 +129,7 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 
-class _LastReading(Struct, frozen=True, kw_only=True, gc=False):
+class _StoredAgentReading(Struct, frozen=True, kw_only=True, gc=False):
     """The last reading of an agent that shares its node with others: it is merged with theirs whenever one of
     them has a new reading. Compressed, because objects take ten times the memory."""
 
@@ -153,7 +153,7 @@ class _AgentState(Struct, gc=False):
     tag: str | None = None
     large: bool = False  # its document exceeds _SMALL_BYTES
     skipped_until: float = float("-inf")  # monotonic clock
-    last: _LastReading | None = None  # only where a node has several agents
+    last: _StoredAgentReading | None = None  # only where a node has several agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class AgentsSource:
             return _AgentFailure(Reason.TOO_LARGE, text)
         self._stored_bytes += more
         assert isinstance(response, _AgentResponse)
-        agent.last = _LastReading(document=document, taken_at=reading.taken_at, remark=reading.remark)
+        agent.last = _StoredAgentReading(document=document, taken_at=reading.taken_at, remark=reading.remark)
         agent.tag = response.reply.headers.get("etag")
         return None
 

@@ -23,8 +23,8 @@ from accelscope.fleet.store.node_rows import (
     node_row,
     rows_of,
 )
-from accelscope.fleet.store.query import Condition, Positions, Query
-from accelscope.fleet.store.table import NodeNumbers, Table
+from accelscope.fleet.store.query import Condition, Positions, RowQuery
+from accelscope.fleet.store.table import ColumnTable, NodeNumbers
 
 _UNSEARCHED = frozenset({"state", "source", "health", "type", "owner_kind"})
 
@@ -34,30 +34,32 @@ class NodeTables:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._numbers = numbers = NodeNumbers()
-        self.nodes = Table(NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock)
-        self.devices = Table(
+        self.nodes = ColumnTable(
+            NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock
+        )
+        self.devices = ColumnTable(
             DeviceRow,
             ("cluster", "node", "id"),
             unsearched=_UNSEARCHED | {"uuid"},  # the id contains it
             numbers=numbers,
             clock=clock,
         )
-        self.pods = Table(
+        self.pods = ColumnTable(
             PodRow,
             ("cluster", "node", "namespace", "pod", "container", "device", "partition"),
             unsearched=_UNSEARCHED,
             numbers=numbers,
             clock=clock,
         )
-        self.processes = Table(
+        self.processes = ColumnTable(
             ProcessRow,
             ("cluster", "node", "pid", "device", "partition"),
             unsearched=_UNSEARCHED,
             numbers=numbers,
             clock=clock,
         )
-        self._parts: tuple[Table[Any], ...] = (self.devices, self.pods, self.processes)
-        self._all: tuple[Table[Any], ...] = (self.nodes, *self._parts)
+        self._parts: tuple[ColumnTable[Any], ...] = (self.devices, self.pods, self.processes)
+        self._all: tuple[ColumnTable[Any], ...] = (self.nodes, *self._parts)
 
     def number(self, cluster: str, node: str) -> int:
         return self._numbers.give(cluster, node)
@@ -112,8 +114,8 @@ class NodeTables:
         return any(table.settle() for table in self._all)
 
 
-def _of_cluster(table: Table[Any], cluster: str) -> Positions:
-    return table.matching(Query(where=(Condition("cluster", "=", cluster),)))
+def _of_cluster(table: ColumnTable[Any], cluster: str) -> Positions:
+    return table.matching(RowQuery(where=(Condition("cluster", "=", cluster),)))
 
 
 AnomalyKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, namespace and name of a pod
@@ -122,7 +124,9 @@ AnomalyKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, 
 class AnomalyRegistry:
     """The texts of active anomalies, for the field `unusual` of rows, which each reading replaces."""
 
-    def __init__(self, devices: Table[DeviceRow], pods: Table[PodRow], recorder: EventRecorder) -> None:
+    def __init__(
+        self, devices: ColumnTable[DeviceRow], pods: ColumnTable[PodRow], recorder: EventRecorder
+    ) -> None:
         self._device_table = devices
         self._pod_table = pods
         self._recorder = recorder

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from accelscope.fleet.rows import Row
 
 if TYPE_CHECKING:
-    from accelscope.fleet.store.table import Table
+    from accelscope.fleet.store.table import ColumnTable
 
 
 Value: TypeAlias = str | int | float | None
@@ -49,7 +49,7 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class RowQuery:
     """Rows that match all conditions and for which one of the searched texts contains `search`.
 
     Rows with equal values of `sort` are ordered by their identity, so that the order is total. `after` comes
@@ -82,7 +82,7 @@ TAKEN_AT = "taken_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """The columns of a row type, from the types of its fields."""
 
     row: str
@@ -98,10 +98,10 @@ class Layout:
             raise QueryError(f"{field!r} is not a field of a {self.row}; allowed: {', '.join(self.fields)}")
 
 
-def layout_of(row_type: type[Row]) -> Layout:
+def layout_of(row_type: type[Row]) -> RowLayout:
     kinds = {name: _kind(hint) for name, hint in get_type_hints(row_type).items() if not name.startswith("_")}
     fields = row_type.__struct_fields__
-    return Layout(
+    return RowLayout(
         row=row_type.__name__.removesuffix("Row").lower(),
         fields=fields,
         texts=tuple(name for name in fields if kinds[name] is str),
@@ -127,7 +127,7 @@ _SORTED_AT_ONCE = 4096
 _ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {">=": ge, "<=": le, ">": gt, "<": lt}
 
 
-def select(table: "Table[Any]", query: Query) -> Selection:
+def select(table: "ColumnTable[Any]", query: RowQuery) -> Selection:
     """Finds a page without sorting all rows. Key by key, rows that certainly belong to the page are set
     aside; only the rows with equal keys at its end are compared by the next key."""
     if query.limit < 1:
@@ -141,7 +141,7 @@ def select(table: "Table[Any]", query: Query) -> Selection:
     return Selection(positions=page, total=len(found), after=after)
 
 
-def matching(table: "Table[Any]", query: Query) -> Positions:
+def matching(table: "ColumnTable[Any]", query: RowQuery) -> Positions:
     mask = table.live()
     for condition in query.where:
         mask &= _matches(table, condition)
@@ -150,7 +150,7 @@ def matching(table: "Table[Any]", query: Query) -> Positions:
     return np.flatnonzero(mask)
 
 
-def _found(table: "Table[Any]", part: str) -> Mask:
+def _found(table: "ColumnTable[Any]", part: str) -> Mask:
     found: Mask | None = None
     for field in table.searched:
         here = _matches(table, Condition(field, "contains", part))
@@ -159,14 +159,14 @@ def _found(table: "Table[Any]", part: str) -> Mask:
     return found
 
 
-def _matches(table: "Table[Any]", condition: Condition) -> Mask:
+def _matches(table: "ColumnTable[Any]", condition: Condition) -> Mask:
     table.layout.check(condition.field)
     matches = _text_matches if table.is_text(condition.field) else _number_matches
     mask: Mask = matches(table, condition)
     return mask
 
 
-def _text_matches(table: "Table[Any]", condition: Condition) -> Any:
+def _text_matches(table: "ColumnTable[Any]", condition: Condition) -> Any:
     codes, texts = table.whole_column(condition.field), table.texts(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -190,7 +190,7 @@ def _any_of(codes: npt.NDArray[Any], sought: Sequence[int], end: int) -> Any:
     return meant[codes]
 
 
-def _number_matches(table: "Table[Any]", condition: Condition) -> Any:
+def _number_matches(table: "ColumnTable[Any]", condition: Condition) -> Any:
     column = table.whole_column(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -221,7 +221,7 @@ def _values(condition: Condition, kind: type[str] | type[float]) -> list[Any]:
 class SortKey:
     """One column to sort by, as numbers that grow towards the end of the list; absence is infinite."""
 
-    table: "Table[Any]"
+    table: "ColumnTable[Any]"
     field: str
     descending: bool
 
@@ -251,7 +251,7 @@ class SortKey:
         return self.table.value(self.field, position)
 
 
-def _keys(table: "Table[Any]", sort: Sequence[Sort]) -> list[SortKey]:
+def _keys(table: "ColumnTable[Any]", sort: Sequence[Sort]) -> list[SortKey]:
     keys: dict[str, SortKey] = {}
     for by in (*sort, *(Sort(field) for field in table.identity)):
         table.layout.check(by.field)

@@ -22,8 +22,8 @@ from msgspec import Meta, Struct
 
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import STALE, UNHEALTHY
-from accelscope.fleet.store.query import Condition, Positions, Query, QueryError
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import Condition, Positions, QueryError, RowQuery
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import IDLE_SECONDS
 
 Numbers = npt.NDArray[np.int64]
@@ -232,7 +232,7 @@ def _summaries(
 ) -> list[list[R]]:
     of_pods = tuple(condition for condition in where if condition.field == _NAMESPACE)
     of_devices = tuple(condition for condition in where if condition.field != _NAMESPACE)
-    devices = store.devices.matching(Query(where=of_devices))
+    devices = store.devices.matching(RowQuery(where=of_devices))
     pods, linked = _pods_on(store, devices, of_pods)
     whole: SummaryColumns | None = None
     found = []
@@ -287,7 +287,7 @@ def _pods_on(
     store: FleetStore, devices: Positions, where: tuple[Condition, ...]
 ) -> tuple[Positions, Positions]:
     """Positions of the rows of pods on these devices, and the position of the device of each."""
-    pods = store.pods.matching(Query(where=where))
+    pods = store.pods.matching(RowQuery(where=where))
     linked = store.pods.linked(pods, store.devices)
     meant = np.zeros(len(store.devices.whole_column("id")) + 1, np.bool_)  # the last one is NOWHERE's
     meant[devices] = True
@@ -318,7 +318,7 @@ def _words(store: FleetStore, group_by: Sequence[str], keys: Numbers) -> dict[st
     return words
 
 
-def _table_of(store: FleetStore, field: str) -> Table[Any]:
+def _table_of(store: FleetStore, field: str) -> ColumnTable[Any]:
     return store.pods if field == _NAMESPACE else store.devices
 
 
@@ -333,7 +333,7 @@ def _usage_of_devices(store: FleetStore, devices: Positions) -> UsageColumns:
     )
 
 
-def _usage_of_namespaces(table: Table[Any], pods: Positions, items: Groups) -> UsageColumns:
+def _usage_of_namespaces(table: ColumnTable[Any], pods: Positions, items: Groups) -> UsageColumns:
     allocations = items.rows(table.column("allocated", pods) > 0)
 
     def usage(field: str) -> Values:
@@ -349,7 +349,7 @@ def _usage_of_namespaces(table: Table[Any], pods: Positions, items: Groups) -> U
     )
 
 
-def idle_shares(table: Table[Any], pods: Positions, idle_after_seconds: float) -> Values:
+def idle_shares(table: ColumnTable[Any], pods: Positions, idle_after_seconds: float) -> Values:
     """By row: the share of the device that is allocated to the container and was idle for at least
     `idle_after_seconds`; 0 if it was used, or if that is unknown."""
     is_idle = table.column("idle_seconds", pods) >= idle_after_seconds

@@ -23,9 +23,9 @@ from accelscope.fleet.store.query import (
     ABSENT,
     AGE,
     TAKEN_AT,
-    Layout,
     Positions,
-    Query,
+    RowLayout,
+    RowQuery,
     Selection,
     Value,
     layout_of,
@@ -284,7 +284,7 @@ class _Block(Struct, gc=False):
     capacity: int
 
 
-class Table(Generic[R]):
+class ColumnTable(Generic[R]):
     """`identity` is the unique key of rows; it begins with cluster and node. Searches ignore the
     texts in `unsearched`."""
 
@@ -297,7 +297,7 @@ class Table(Generic[R]):
         numbers: NodeNumbers | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.layout: Layout = layout_of(row_type)
+        self.layout: RowLayout = layout_of(row_type)
         self.identity = identity
         self.searched = tuple(name for name in self.layout.texts if name not in unsearched)
         self.clock = clock
@@ -324,10 +324,10 @@ class Table(Generic[R]):
 
     # Queries
 
-    def select(self, query: Query) -> Selection:
+    def select(self, query: RowQuery) -> Selection:
         return selecting.select(self, query)
 
-    def matching(self, query: Query) -> Positions:
+    def matching(self, query: RowQuery) -> Positions:
         """Positions of all rows that match the conditions and the search, in no order."""
         return selecting.matching(self, query)
 
@@ -426,7 +426,7 @@ class Table(Generic[R]):
         """Numbers of the nodes whose rows are at `positions`."""
         return self._nodes[positions]
 
-    def linked(self, positions: Positions, other: "Table[Any]") -> npt.NDArray[np.int64]:
+    def linked(self, positions: Positions, other: "ColumnTable[Any]") -> npt.NDArray[np.int64]:
         """Positions of the linked rows in the table `other`; NOWHERE for none."""
         links = self._links[positions]
         starts = other._starts[self._nodes[positions]]

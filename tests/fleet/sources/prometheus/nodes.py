@@ -9,7 +9,7 @@ import msgspec
 
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import Device, Health, HealthState, HostUse, Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.description import made_fleet
@@ -83,7 +83,7 @@ def store_of(reports: Iterable[NodeReport], now: float) -> FleetStore:
 def rows(reports: Iterable[NodeReport], now: float) -> Rows:
     """The rows of all tables of the store, without fields about the source."""
     store = store_of(reports, now)
-    tables: dict[str, Table[Any]] = {
+    tables: dict[str, ColumnTable[Any]] = {
         "nodes": store.nodes,
         "devices": store.devices,
         "pods": store.pods,

@@ -27,7 +27,7 @@ from accelscope.fleet.rows import (
 )
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
-from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.prometheus.store import ScrapeTarget
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
@@ -403,7 +403,7 @@ def test_an_unexpected_error_affects_only_its_node(
 ) -> None:
     whole = NodeSeries.snapshot
 
-    def faulty(series: NodeSeries, name: str, target: Target, interval: float | None) -> Snapshot:
+    def faulty(series: NodeSeries, name: str, target: ScrapeTarget, interval: float | None) -> Snapshot:
         if name == "n1":
             raise TypeError("not foreseen")
         return whole(series, name, target, interval)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.families import Labels, SeriesDraft, Take, as_whole, text
-from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.prometheus.store import ScrapeTarget
 from accelscope.model import (
     AgentState,
     Clock,
@@ -187,7 +187,7 @@ class NodeSeries:
         elif name == families.POD_INFO:
             self._take_pod(labels)
 
-    def snapshot(self, node: str, target: Target, interval_seconds: float | None) -> Snapshot:
+    def snapshot(self, node: str, target: ScrapeTarget, interval_seconds: float | None) -> Snapshot:
         """`interval_seconds` is the interval between readings in the store."""
         collected_at = target.collected_at if target.collected_at is not None else target.scraped_at
         started_at = target.started_at if target.started_at is not None else collected_at

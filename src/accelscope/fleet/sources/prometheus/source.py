@@ -27,7 +27,7 @@ from accelscope.fleet.sources.prometheus.store import (
     PromqlStore,
     ReadingTimes,
     Sample,
-    Target,
+    ScrapeTarget,
     TargetKey,
     TargetList,
     Vector,
@@ -122,7 +122,7 @@ _UNPROCESSABLE = 422  # too many samples for the store
 @dataclass(frozen=True, slots=True)
 class _ScrapedNode:
     name: str
-    targets: tuple[Target, ...]
+    targets: tuple[ScrapeTarget, ...]
 
     @property
     def reading(self) -> tuple[tuple[TargetKey, float], ...]:
@@ -341,7 +341,7 @@ class PrometheusSource:
         return update
 
     def _agent_snapshot(
-        self, node: _ScrapedNode, target: Target, series: NodeSeries, query_time: QueryTime
+        self, node: _ScrapedNode, target: ScrapeTarget, series: NodeSeries, query_time: QueryTime
     ) -> AgentSnapshot:
         return AgentSnapshot(
             snapshot=series.snapshot(node.name, target, self._reading_times.interval_seconds(target)),
@@ -349,8 +349,8 @@ class PrometheusSource:
         )
 
 
-def _by_node(targets: Iterable[Target]) -> dict[str, _ScrapedNode]:
-    found: dict[str, list[Target]] = {}
+def _by_node(targets: Iterable[ScrapeTarget]) -> dict[str, _ScrapedNode]:
+    found: dict[str, list[ScrapeTarget]] = {}
     for target in targets:
         found.setdefault(target.node, []).append(target)
     return {name: _ScrapedNode(name, tuple(of_node)) for name, of_node in found.items()}

@@ -231,7 +231,7 @@ _LONGEST_INTERVAL_SECONDS = 300.0  # stores look no further back for a current v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ScrapeTarget:
     key: TargetKey
     node: str
     scraped_at: float  # by the store's clock
@@ -248,7 +248,7 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class TargetList:
     evaluated_at: float  # time of the queries by the store's clock
-    targets: tuple[Target, ...]
+    targets: tuple[ScrapeTarget, ...]
     warnings: tuple[str, ...]
 
 
@@ -264,7 +264,7 @@ async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> Targe
         return TargetList(0.0, (), scraped.warnings)
     labels = ("__name__", *TARGET_LABELS, "version")
     facts = await store.vector(max_by(series(_FACTS, *store.matchers), labels), at=scraped.at)
-    found: dict[TargetKey, Target] = {}
+    found: dict[TargetKey, ScrapeTarget] = {}
 
     def add(sample: Sample) -> None:
         key, node, at = target_key(sample.metric), sample.metric.get("node"), sample.number
@@ -273,7 +273,7 @@ async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> Targe
         if key not in found and len(found) >= MOST_TARGETS:
             raise KubeError(Reason.TOO_LARGE, f"the store has series of more than {MOST_TARGETS} agents")
         if key not in found or found[key].scraped_at < at:
-            found[key] = Target(key=key, node=node, scraped_at=at)
+            found[key] = ScrapeTarget(key=key, node=node, scraped_at=at)
 
     def describe(sample: Sample) -> None:
         if (target := found.get(target_key(sample.metric))) is not None:
@@ -288,7 +288,7 @@ def target_key(labels: Mapping[str, str]) -> TargetKey:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def _with_fact(target: Target, sample: Sample) -> Target:
+def _with_fact(target: ScrapeTarget, sample: Sample) -> ScrapeTarget:
     match sample.metric.get("__name__"):
         case families.BUILD_INFO:
             return replace(target, version=cut(sample.metric.get("version", "")) or None)
@@ -317,7 +317,7 @@ class ReadingTimes:
     def __init__(self) -> None:
         self._tracked: dict[TargetKey, _TrackedReading] = {}
 
-    def update(self, targets: Iterable[Target]) -> None:
+    def update(self, targets: Iterable[ScrapeTarget]) -> None:
         """`targets` are all current targets."""
         before, self._tracked = self._tracked, {}
         for target in targets:
@@ -332,9 +332,9 @@ class ReadingTimes:
                 target.reading, target.scraped_at, not_before, interval
             )
 
-    def taken_at(self, target: Target) -> float:
+    def taken_at(self, target: ScrapeTarget) -> float:
         return max(min(target.reading, target.scraped_at), self._tracked[target.key].not_before)
 
-    def interval_seconds(self, target: Target) -> float | None:
+    def interval_seconds(self, target: ScrapeTarget) -> float | None:
         """None: only one reading was seen so far."""
         return self._tracked[target.key].interval_seconds

@@ -16,7 +16,7 @@ from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.store import (
     TARGET_LABELS,
     PromqlStore,
-    Target,
+    ScrapeTarget,
     TargetKey,
     decoded_matrix,
     equal,
@@ -302,7 +302,7 @@ class ClusterHistory:
         await self._store.close()
 
     async def _of_targets(
-        self, targets: Iterable[Target], nodes: Mapping[TargetKey, str], grid: TimeGrid
+        self, targets: Iterable[ScrapeTarget], nodes: Mapping[TargetKey, str], grid: TimeGrid
     ) -> list[HistorySeries]:
         by_device: dict[tuple[str, str], dict[str, Values]] = {}
         for field, query in self._queries.devices(target.key[1] for target in targets).items():
