@@ -85,7 +85,7 @@ class FleetProcess:
             each_minute=self._each_minute,
             each_list=self._each_list,
         )
-        self._past = StoredHistory(loop_throttle=self.engine.loop_throttle)
+        self._stored_history = StoredHistory(loop_throttle=self.engine.loop_throttle)
         self._recorded = asyncio.Event()  # set after the first minute
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(
@@ -111,7 +111,7 @@ class FleetProcess:
             if self._state is not None:
                 self._history.load(self._state)
                 stack.push_async_callback(self._history.save, self._state)
-            stack.push_async_callback(self._past.close)
+            stack.push_async_callback(self._stored_history.close)
             listener = await self._listen()
             stack.push_async_callback(listener.close)
             self._log_start(listener)
@@ -134,7 +134,7 @@ class FleetProcess:
             refresh=self.engine.refresh,
             metrics=lambda: render(self._view(app)).text,
             unready=self.engine.unready,
-            past=self._past,
+            stored_history=self._stored_history,
             limits=self._limits,
         )
         try:
@@ -160,7 +160,7 @@ class FleetProcess:
             app,
             started_at=self._started_at,
             unusual=self._trends.unusual,
-            without_history=self._history.refused,
+            without_history=self._history.dropped,
         )
 
     def _log_start(self, listener: ApiListener) -> None:
@@ -178,7 +178,7 @@ class FleetProcess:
     async def _each_list(self, entries: Sequence[ClusterEntry]) -> None:
         files = (path for entry in entries for path in entry.secret_files)
         warn_world_readable("the credentials of a cluster", files)
-        await self._past.declare(entries)
+        await self._stored_history.declare(entries)
         if self._reviews is not None:
             await self._reviews.declare(entries)
 
@@ -195,7 +195,7 @@ class FleetProcess:
         await self._recorded.wait()
         now = time.time()
         try:
-            await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
+            await self._history.fill(await self._stored_history.devices(now - _RING_SECONDS, now))
         except Exception:
             log.exception("unexpected error while loading history from stores")
 

@@ -276,16 +276,16 @@ class FleetHistory:
         self._state = StateFile(self._by_name)
 
     @property
-    def refused(self) -> dict[str, int]:
+    def dropped(self) -> dict[str, int]:
         """The number of keys without room in the last minute, by ring."""
-        return {name: rings.refused for name, rings in self._by_name.items() if rings.refused}
+        return {name: rings.dropped for name, rings in self._by_name.items() if rings.dropped}
 
     async def record(self, store: FleetStore, now: float) -> None:
         """Records the minute of `now`; a second call in the same minute replaces it."""
         minute = int(now // MINUTE)
         for rings in self._by_name.values():
             rings.begin(minute)
-            rings.refused = 0
+            rings.dropped = 0
         await _write_added(self.kinds, kinds_added(store))
         await _write_added(self.namespaces, namespaces_added(store))
         await _write_rows(self.devices, devices_read(store))
@@ -296,11 +296,11 @@ class FleetHistory:
 
     def _log_full(self) -> None:
         for name, rings in self._by_name.items():
-            if rings.refused and name not in self._full:
-                extra = fields(of=name, limit=rings.limit, left_out=rings.refused)
+            if rings.dropped and name not in self._full:
+                extra = fields(of=name, limit=rings.limit, left_out=rings.dropped)
                 log.warning("history is full; charts and sums are incomplete", extra=extra)
                 self._full.add(name)
-            elif not rings.refused:
+            elif not rings.dropped:
                 self._full.discard(name)
 
     def summary(
@@ -396,14 +396,14 @@ async def _write_added(rings: Rings, added: GroupSums) -> None:
         if place % _ADDED_AT_ONCE == 0:
             await asyncio.sleep(0)
         slots[place] = rings.slot(key)
-    rings.refused += int(np.count_nonzero(slots == NOWHERE))
+    rings.dropped += int(np.count_nonzero(slots == NOWHERE))
     rings.write(slots, added.values)
     await asyncio.sleep(0)
 
 
 async def _write_rows(rings: Rings, read: RowReadings) -> None:
     slots = await read.rows.slots(rings.slot)
-    rings.refused += int(np.count_nonzero(slots == NOWHERE))
+    rings.dropped += int(np.count_nonzero(slots == NOWHERE))
     await asyncio.sleep(0)
     rings.write(slots, read.values)
     await asyncio.sleep(0)
@@ -413,16 +413,16 @@ def _sum_of(rings: Rings, slots: Iterable[int], first: int, end: int) -> npt.NDA
     """Fields x minutes. NaN is omitted from sums; a sum of NaN only is NaN."""
     total = np.zeros((len(ADDED_FIELDS), end - first))
     known = np.zeros(total.shape, np.bool_)
-    heat = ADDED_FIELDS.index("temperature_max_celsius")
+    temperature_index = ADDED_FIELDS.index("temperature_max_celsius")
     hottest = np.full(end - first, np.nan)
     for slot in slots:
         values = rings.read(slot, first, end)
-        hottest = np.fmax(hottest, values[heat])
+        hottest = np.fmax(hottest, values[temperature_index])
         here = ~np.isnan(values)
         known |= here
         total += np.where(here, values, 0.0)
     total[~known] = np.nan
-    total[heat] = hottest
+    total[temperature_index] = hottest
     return total
 
 

@@ -35,7 +35,7 @@ _RECYCLED_AT_ONCE = 4096
 
 
 class Rings:
-    """`length` is in minutes. There are at most `limit` keys; `refused` counts those without room in the last
+    """`length` is in minutes. There are at most `limit` keys; `dropped` counts those without room in the last
     minute. A slot whose key had no value for the whole length is reused."""
 
     def __init__(self, fields: Sequence[str], length: int, *, limit: int, page_slots: int) -> None:
@@ -43,7 +43,7 @@ class Rings:
         self.length = length
         self.limit = limit
         self.page_slots = page_slots
-        self.refused = 0
+        self.dropped = 0
         self.last: int | None = None  # the last recorded minute, since the epoch
         self.keys: list[Key | None] = []  # by slot
         self.pages: list[Minutes] = []
@@ -190,25 +190,28 @@ MINUTE = 60.0  # seconds
 
 
 class HistorySeries(Struct, frozen=True, kw_only=True, gc=False):
-    """Value i of each field is of `start` + i * `step_seconds`."""
+    """Value i of each field belongs to the time `start` + i * `step_seconds`."""
 
-    scope: Annotated[HistoryScope, Meta(description="what it is of")]
+    scope: Annotated[HistoryScope, Meta(description="what the history is about")]
     key: Annotated[
         str | None,
         Meta(description="the cluster, vendor, model, namespace, device id or pod; null: the fleet"),
     ]
-    cluster: Annotated[str | None, Meta(description="of the device or pod")] = None
-    node: Annotated[str | None, Meta(description="of the device")] = None
-    namespace: Annotated[str | None, Meta(description="of the pod")] = None
-    start: Annotated[float, Meta(description="of the first value, seconds since the epoch")]
-    step_seconds: Annotated[float, Meta(description="time from one point to the next")]
+    cluster: Annotated[str | None, Meta(description="id of the cluster of the device or pod")] = None
+    node: Annotated[str | None, Meta(description="name of the node of the device")] = None
+    namespace: Annotated[str | None, Meta(description="namespace of the pod")] = None
+    start: Annotated[float, Meta(description="time of the first value, in seconds since the epoch")]
+    step_seconds: Annotated[float, Meta(description="time between two values")]
     fields: Annotated[
         dict[str, list[float | None]],
-        Meta(description="by name, all of one length; null: nothing was read then"),
+        Meta(description="values by name, in lists of equal length; null: not read at that time"),
     ]
-    simulated: Annotated[bool, Meta(description="all of it or a part, by clusters as they are now")] = False
+    simulated: Annotated[bool, Meta(description="true: some or all of the clusters are simulated now")] = (
+        False
+    )
     source: Annotated[
-        Literal["ring", "prometheus"], Meta(description="`ring`: what this process saw by the minute")
+        Literal["ring", "prometheus"],
+        Meta(description="`ring`: recorded by this process; `prometheus`: read from a store"),
     ]
 
 
@@ -229,7 +232,7 @@ class HistoryStore(Protocol):
     ) -> HistorySeries | None: ...
 
     async def devices(self, since: float, until: float) -> Iterable[HistorySeries]:
-        """All devices by the minute, to fill the rings after a start."""
+        """The history of all devices by the minute, to fill the rings after a start."""
         ...
 
 

@@ -46,7 +46,7 @@ class FleetView:
     requests_active: int = 0
     unsent_bytes: int = 0
     streams: int = 0
-    tokens_refused: int = 0
+    tokens_rejected: int = 0
     events: int = 0
     changes: int = 0
     loop_lag_seconds: float = 0.0
@@ -241,7 +241,7 @@ FAMILIES: tuple[Family, ...] = (
         "accelscope_fleet_tokens_refused_total",
         "",
         "Requests with an unknown or expired token.",
-        lambda v: v.tokens_refused,
+        lambda v: v.tokens_rejected,
     ),
     _fleet(
         "accelscope_fleet_loop_lag_seconds",
@@ -333,7 +333,7 @@ def view_of(
         requests_active=traffic.active,
         unsent_bytes=traffic.unsent_bytes,
         streams=len(app[STREAMS]),
-        tokens_refused=access.refusals,
+        tokens_rejected=access.rejected_tokens,
         events=store.events.last_id,
         changes=store.generation,
         loop_lag_seconds=engine.lag_seconds,

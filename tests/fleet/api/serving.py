@@ -263,7 +263,7 @@ async def serving(
     token: str | None = None,
     unready: str | None = None,
     history: FleetHistory | None = None,
-    past: HistoryStore | None = None,
+    stored_history: HistoryStore | None = None,
     page: BuiltPage | None = None,
 ) -> AsyncIterator[Client]:
     store = fleet_store() if store is None else store
@@ -279,7 +279,7 @@ async def serving(
         refresh=refresh,
         metrics=lambda: b"accelscope_fleet_up 1\n",
         unready=lambda: unready,
-        past=past,
+        stored_history=stored_history,
         limits=limits,
         page=page,
     )

@@ -171,7 +171,7 @@ async def test_only_unknown_tokens_are_rate_limited_by_address(tmp_path: Path) -
         wrong = [(await client.ask("/api/v1/nodes", headers=bearer(f"guess-{n}")))[0] for n in range(5)]
         assert wrong == [401, 401, 401, 429, 429]
         assert (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0] == 200
-        assert access.refusals == 3
+        assert access.rejected_tokens == 3
 
 
 async def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(

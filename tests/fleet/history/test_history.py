@@ -199,7 +199,7 @@ def test_keys_without_room_are_counted_and_logged_once(caplog: pytest.LogCapture
         for _ in range(2):
             fleet.read("a", "n1", *(gpu(id_, power_watts=1.0) for id_ in "wxyz"))
             fleet.minute()
-    assert fleet.history.refused == {"devices": 2}
+    assert fleet.history.dropped == {"devices": 2}
     assert [record.message for record in caplog.records].count(
         "history is full; charts and sums are incomplete"
     ) == 1
@@ -214,11 +214,11 @@ def test_a_device_that_left_makes_room_after_an_hour() -> None:
         fleet.read("a", "n1", gpu("new", power_watts=2.0))
         fleet.minute()
     assert fleet.device("old").fields["power_watts"][1] == 1.0
-    assert fleet.history.refused == {"devices": 1}
+    assert fleet.history.dropped == {"devices": 1}
     for _ in range(3):
         fleet.read("a", "n1", gpu("new", power_watts=2.0))
         fleet.minute()
-    assert fleet.history.refused == {}
+    assert fleet.history.dropped == {}
     assert fleet.device("new").fields["power_watts"][-2:] == [None, 2.0]
     assert fleet.device("old").fields["power_watts"] == [None] * 60
 

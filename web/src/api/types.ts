@@ -469,7 +469,7 @@ export interface ErrorCount {
 }
 
 export interface Event {
-  /** Seconds since the epoch. */
+  /** Time of the event, in seconds since the epoch. */
   at: number;
   /** Id of the cluster. */
   cluster: string;
@@ -477,17 +477,17 @@ export interface Event {
   device: string | null;
   /** Increases with each event of this process. */
   id: number;
-  /** What happened. */
+  /** Type of the event. */
   kind: EventKind;
-  /** Of the pod that it is about. */
+  /** Namespace of the pod. */
   namespace: string | null;
-  /** Name of the node; null: of the whole cluster. */
+  /** Name of the node; null: the event is about the whole cluster. */
   node: string | null;
-  /** That it is about. */
+  /** Name of the pod. */
   pod: string | null;
-  /** How much it matters. */
+  /** Severity of the event. */
   severity: Severity;
-  /** For people. */
+  /** Message of the event. */
   text: string;
 }
 
@@ -681,25 +681,25 @@ export interface HealthReport {
 export type HealthState = "critical" | "lost" | "ok" | "unknown" | "warning";
 
 export interface HistorySeries {
-  /** Of the device or pod. */
+  /** Id of the cluster of the device or pod. */
   cluster: string | null;
-  /** By name, all of one length; null: nothing was read then. */
+  /** Values by name, in lists of equal length; null: not read at that time. */
   fields: Record<string, (number | null)[]>;
   /** The cluster, vendor, model, namespace, device id or pod; null: the fleet. */
   key: string | null;
-  /** Of the pod. */
+  /** Namespace of the pod. */
   namespace: string | null;
-  /** Of the device. */
+  /** Name of the node of the device. */
   node: string | null;
-  /** What it is of. */
+  /** What the history is about. */
   scope: "cluster" | "device" | "fleet" | "model" | "namespace" | "pod" | "vendor";
-  /** All of it or a part, by clusters as they are now. */
+  /** True: some or all of the clusters are simulated now. */
   simulated: boolean;
-  /** `ring`: what this process saw by the minute. */
+  /** `ring`: recorded by this process; `prometheus`: read from a store. */
   source: "prometheus" | "ring";
-  /** Of the first value, seconds since the epoch. */
+  /** Time of the first value, in seconds since the epoch. */
   start: number;
-  /** Time from one point to the next. */
+  /** Time between two values. */
   step_seconds: number;
 }
 

@@ -428,8 +428,8 @@ class AccessControl:
         self._local = local and not self.guarded
         self._clock = clock
         self._failed = RateLimiter(failed_logins)
-        self._refused_at = float("-inf")
-        self.refusals = 0  # requests with an unknown token, since the start
+        self._rejected_at = float("-inf")
+        self.rejected_tokens = 0  # requests with an unknown token, since the start
 
     @property
     def guarded(self) -> bool:
@@ -456,7 +456,7 @@ class AccessControl:
         if self._reviews is not None:
             caller = await self._reviews.caller(token)
         if caller is None:
-            self._refused(peer, now)
+            self._reject(peer, now)
             raise _unauthorized("the token is unknown or has expired")
         return caller
 
@@ -464,12 +464,12 @@ class AccessControl:
         if self._reviews is not None:
             await self._reviews.close()
 
-    def _refused(self, peer: str, now: float) -> None:
+    def _reject(self, peer: str, now: float) -> None:
         self._failed.take(peer, now)
-        self.refusals += 1
-        if now >= self._refused_at + _QUIET_SECONDS:
+        self.rejected_tokens += 1
+        if now >= self._rejected_at + _QUIET_SECONDS:
             log.warning("request with an unknown token", extra=fields(peer=peer))
-        self._refused_at = now
+        self._rejected_at = now
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         if not self._local:

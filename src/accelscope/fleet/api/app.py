@@ -110,18 +110,18 @@ def make_app(
     refresh: Callable[[str], Awaitable[None]],
     metrics: Callable[[], bytes],
     unready: Callable[[], str | None],
-    past: HistoryStore | None = None,
+    stored_history: HistoryStore | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
     page: BuiltPage | None = None,
 ) -> web.Application:
     """Must be called in a running loop. `refresh` reads one cluster and returns when it is done; `metrics`
-    renders the metrics of the process; `unready` returns why the fleet is not ready; `past` has history that
-    is older than the process; `page` defaults to the installed one."""
+    renders the metrics of the process; `unready` returns why the fleet is not ready; `stored_history` is
+    the history from before the start of the process; `page` defaults to the installed one."""
     streams = StreamServer(limits)
     fleet = FleetServices(
         store=store,
         history=history,
-        past=past,
+        stored_history=stored_history,
         refresh=refresh,
         metrics=metrics,
         unready=unready,

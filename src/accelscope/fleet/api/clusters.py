@@ -209,7 +209,7 @@ _PARAMETERS = (
         name="limit",
         kind=WholeNumber(1, LIMIT_MOST),
         default=LIMIT_DEFAULT,
-        description="number of rows in each list; the tables have all, in pages",
+        description="number of rows in each list; the tables return all rows, in pages",
     ),
 )
 

@@ -55,12 +55,12 @@ def _check(call: Call, scope: HistoryScope) -> None:
 
 
 def _own_series(call: Call, scope: HistoryScope, since: float, until: float) -> HistorySeries:
-    values, past = call.values, call.fleet.history
+    values, history = call.values, call.fleet.history
     if scope == "device":
-        return past.device(values["cluster"], values["node"], values["key"], since, until)
+        return history.device(values["cluster"], values["node"], values["key"], since, until)
     if scope == "pod":
-        return past.pod(values["cluster"], values["namespace"], values["key"], since, until)
-    return past.summary(scope, values["key"], since, until, clusters=call.caller.clusters)
+        return history.pod(values["cluster"], values["namespace"], values["key"], since, until)
+    return history.summary(scope, values["key"], since, until, clusters=call.caller.clusters)
 
 
 def _first_value_at(series: HistorySeries) -> float:
@@ -74,7 +74,7 @@ def _first_value_at(series: HistorySeries) -> float:
 
 async def _stored_series(call: Call, scope: HistoryScope, since: float, until: float) -> HistorySeries | None:
     """None without a store, or if its sums include clusters that the caller may not see."""
-    store = call.fleet.past
+    store = call.fleet.stored_history
     if store is None or (call.caller.clusters is not None and scope in _ACROSS_CLUSTERS):
         return None
     parts = {name: call.values[name] for name in _PARTS}

@@ -170,7 +170,7 @@ class FleetServices:
 
     store: FleetStore
     history: FleetHistory
-    past: HistoryStore | None  # a store with a longer history
+    stored_history: HistoryStore | None  # a store with a longer history
     refresh: Callable[[str], Awaitable[None]]  # reads one cluster now
     metrics: Callable[[], bytes]  # of the fleet process, in the Prometheus text format
     guarded: bool  # a token is required

@@ -115,7 +115,7 @@ def port_of(pod: AgentPod, entry: AgentsEntry) -> int:
 AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
 _TOKEN_LIMIT = 64 << 10  # bytes of the file
-_MIN_FAILURES = 16  # in a row, before a refresh is given up
+_MIN_FAILURES = 16  # in a row, before a refresh ends early
 # The document of a node with eight devices is about 100 KB. Few larger documents are received at a time, so
 # that a cluster with many of them does not fill the memory.
 _SMALL_BYTES = 1 << 20
@@ -192,9 +192,7 @@ class AgentsSource:
         self._clock = clock
         # Per cluster: a slow cluster must not delay the others. The loop throttle limits decoding over all
         # clusters.
-        self._large = asyncio.Semaphore(
-            _LARGE_AT_ONCE
-        )  # acquired while a large response is received and decoded
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # acquired to receive and decode a large response
         self._agents: dict[str, _AgentState] = {}
         self._stored_bytes = 0
         self._sees_devices = False

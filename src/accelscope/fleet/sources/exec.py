@@ -22,7 +22,7 @@ from accelscope.vendors import declarations
 from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
-_MIN_FAILURES = 8  # in a row, before a refresh is given up
+_MIN_FAILURES = 8  # in a row, before a refresh ends early
 _MAX_ADDRESSES = 1024  # of devices of one node
 _RENEWAL_SHARE = 0.9  # of the time to live, because refreshes do not begin at exact intervals
 

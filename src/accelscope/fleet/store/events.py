@@ -42,15 +42,17 @@ class Severity(StrEnum):
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     id: Annotated[int, Meta(description="increases with each event of this process")]
-    at: Annotated[float, Meta(description="seconds since the epoch")]
-    kind: Annotated[EventKind, Meta(description="what happened")]
-    severity: Annotated[Severity, Meta(description="how much it matters")]
+    at: Annotated[float, Meta(description="time of the event, in seconds since the epoch")]
+    kind: Annotated[EventKind, Meta(description="type of the event")]
+    severity: Annotated[Severity, Meta(description="severity of the event")]
     cluster: str
-    node: Annotated[str | None, Meta(description="name of the node; null: of the whole cluster")] = None
+    node: Annotated[
+        str | None, Meta(description="name of the node; null: the event is about the whole cluster")
+    ] = None
     device: Annotated[str | None, Meta(description="id of the device")] = None
-    namespace: Annotated[str | None, Meta(description="of the pod that it is about")] = None
-    pod: Annotated[str | None, Meta(description="that it is about")] = None
-    text: Annotated[str, Meta(description="for people")]
+    namespace: Annotated[str | None, Meta(description="namespace of the pod")] = None
+    pod: Annotated[str | None, Meta(description="name of the pod")] = None
+    text: Annotated[str, Meta(description="message of the event")]
 
 
 class EventLog:
