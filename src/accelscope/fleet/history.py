@@ -33,7 +33,7 @@ from accelscope.fleet.history_rings import (
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import FRESH, UNHEALTHY
 from accelscope.fleet.store.query import Positions
-from accelscope.fleet.store.summary import Groups, Values, grouped, runs
+from accelscope.fleet.store.summary import Groups, Values, group_rows, number_runs
 from accelscope.fleet.store.table import ColumnTable
 
 DEVICE_KEY = ("cluster", "node", "id")
@@ -101,22 +101,22 @@ class GroupSums:
     values: Values
 
 
-def fresh(table: ColumnTable[Any]) -> Positions:
+def fresh_positions(table: ColumnTable[Any]) -> Positions:
     code = table.texts("state").code(FRESH)
     return np.flatnonzero(table.live() & (table.whole_column("state") == (-1 if code is None else code)))
 
 
-def devices_read(store: FleetStore) -> RowReadings:
-    here = fresh(store.devices)
+def read_devices(store: FleetStore) -> RowReadings:
+    here = fresh_positions(store.devices)
     values = np.stack([store.devices.column(field, here) for field in DEVICE_FIELDS])
     return RowReadings(rows_at(store.devices, here, DEVICE_KEY), values)
 
 
-def pods_read(store: FleetStore) -> RowReadings:
+def read_pods(store: FleetStore) -> RowReadings:
     """A pod's utilisation is the mean over its devices of what its containers use of each."""
     table = store.pods
-    here = fresh(table)
-    pods = runs(table.nodes(here), table.column("namespace", here), table.column("pod", here))
+    here = fresh_positions(table)
+    pods = number_runs(table.nodes(here), table.column("namespace", here), table.column("pod", here))
     count = int(pods[-1]) + 1 if len(pods) else 0
     of_pod = Groups(pods, count)
     first = np.flatnonzero(np.diff(pods, prepend=-1))
@@ -139,19 +139,19 @@ def _devices_with(
     if not present.any():
         return np.zeros(of_pod.count, np.int64)
     pods, devices = of_pod.of[present], linked[present] + 1
-    pairs, (pod_of, _) = grouped((pods, devices), (of_pod.count, int(devices.max()) + 1), len(pods))
+    pairs, (pod_of, _) = group_rows((pods, devices), (of_pod.count, int(devices.max()) + 1), len(pods))
     assert pairs.count == len(pod_of)
     return np.bincount(pod_of, minlength=of_pod.count)
 
 
-def kinds_added(store: FleetStore) -> GroupSums:
+def sum_by_kind(store: FleetStore) -> GroupSums:
     """By cluster, vendor and model."""
     table = store.devices
-    here = fresh(table)
+    here = fresh_positions(table)
     fields = "cluster", "vendor", "model"
     codes = [table.column(field, here) for field in fields]
     texts = [table.texts(field).texts for field in fields]
-    groups, values = grouped(codes, [len(by_code) for by_code in texts], len(here))
+    groups, values = group_rows(codes, [len(by_code) for by_code in texts], len(here))
     keys = _keys(values, texts)
     added = _added(
         store,
@@ -164,20 +164,20 @@ def kinds_added(store: FleetStore) -> GroupSums:
     return GroupSums(keys, added)
 
 
-def namespaces_added(store: FleetStore) -> GroupSums:
+def sum_by_namespace(store: FleetStore) -> GroupSums:
     """By cluster and namespace. As in the store's summary, utilisation and used memory are those of the
     namespace, and a device of two namespaces counts in both."""
     table = store.pods
-    here = fresh(table)
+    here = fresh_positions(table)
     linked = table.linked(here, store.devices)
     here, linked = here[linked >= 0], linked[linked >= 0]
     spaces, by_space = table.column("namespace", here), table.texts("namespace").texts
-    items, (devices, item_spaces) = grouped(
+    items, (devices, item_spaces) = group_rows(
         (linked, spaces), (int(linked.max(initial=0)) + 1, len(by_space)), len(here)
     )
     devices = devices.astype(np.intp)
     clusters, by_cluster = store.devices.column("cluster", devices), store.devices.texts("cluster").texts
-    groups, values = grouped((clusters, item_spaces), (len(by_cluster), len(by_space)), len(devices))
+    groups, values = group_rows((clusters, item_spaces), (len(by_cluster), len(by_space)), len(devices))
 
     def own(field: str) -> Values:
         of_rows = table.column(field, here)
@@ -286,10 +286,10 @@ class FleetHistory:
         for rings in self._by_name.values():
             rings.begin(minute)
             rings.dropped = 0
-        await _write_added(self.kinds, kinds_added(store))
-        await _write_added(self.namespaces, namespaces_added(store))
-        await _write_rows(self.devices, devices_read(store))
-        await _write_rows(self.pods, pods_read(store))
+        await _write_added(self.kinds, sum_by_kind(store))
+        await _write_added(self.namespaces, sum_by_namespace(store))
+        await _write_rows(self.devices, read_devices(store))
+        await _write_rows(self.pods, read_pods(store))
         for rings in self._by_name.values():
             rings.recycle()
         self._log_full()

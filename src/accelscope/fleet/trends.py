@@ -34,11 +34,11 @@ from accelscope.fleet.detectors import (
     extend,
     similar_power,
 )
-from accelscope.fleet.history import DEVICE_KEY, POD_KEY, FleetHistory, Rows, fresh, rows_at
+from accelscope.fleet.history import DEVICE_KEY, POD_KEY, FleetHistory, Rows, fresh_positions, rows_at
 from accelscope.fleet.history_rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Positions
-from accelscope.fleet.store.summary import Groups, Values, grouped, runs
+from accelscope.fleet.store.summary import Groups, Values, group_rows, number_runs
 from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import FAULT_THROTTLES
 
@@ -194,7 +194,7 @@ class DeviceReadings:
 
 def read_devices(store: FleetStore) -> DeviceReadings:
     table = store.devices
-    here = fresh(table)
+    here = fresh_positions(table)
     models = table.texts("model").texts
     pods, device = _pods_on(store, here)
     first = _firsts(store.pods, pods, device)  # a pod with two containers counts once
@@ -219,7 +219,7 @@ def read_devices(store: FleetStore) -> DeviceReadings:
 def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDArray[np.intp]]:
     """Positions of the rows of fresh pods on these devices, and the index of each one's device in
     `devices`."""
-    pods = fresh(store.pods)
+    pods = fresh_positions(store.pods)
     linked = store.pods.linked(pods, store.devices)
     places = np.full(len(store.devices.whole_column("id")) + 1, -1, np.intp)  # the last one is NOWHERE's
     places[devices] = np.arange(len(devices))
@@ -231,7 +231,7 @@ def _firsts(table: ColumnTable[Any], pods: Positions, device: npt.NDArray[np.int
     """The index of the first row of each pod on each device."""
     pod = _pod_runs(table, pods)
     sizes = int(pod.max(initial=0)) + 1, int(device.max(initial=0)) + 1
-    pairs, _ = grouped((pod, device), sizes, len(pods))
+    pairs, _ = group_rows((pod, device), sizes, len(pods))
     first = np.full(pairs.count, len(pods), np.intp)
     np.minimum.at(first, pairs.of, np.arange(len(pods)))
     return first
@@ -239,7 +239,7 @@ def _firsts(table: ColumnTable[Any], pods: Positions, device: npt.NDArray[np.int
 
 def _pod_runs(table: ColumnTable[Any], pods: Positions) -> npt.NDArray[np.int64]:
     """Numbers the pods: the rows of a pod on one node are adjacent."""
-    return runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
+    return number_runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
 
 
 def _throttled_by_fault(table: ColumnTable[Any]) -> Mask:
@@ -263,14 +263,14 @@ class PodReadings:
 
 def read_pods(store: FleetStore) -> PodReadings:
     table = store.pods
-    everywhere = fresh(store.devices)
+    everywhere = fresh_positions(store.devices)
     here, device = _pods_on(store, everywhere)
     pods = _pod_runs(table, here)
     count = int(pods[-1]) + 1 if len(pods) else 0
     share = table.column("memory_share_bytes", here)
     whole = store.devices.column("memory_total_bytes", everywhere)[device]
     room = np.where(np.isnan(share), whole, share)
-    items, (pod_of, _) = grouped((pods, device), (max(count, 1), len(everywhere) + 1), len(here))
+    items, (pod_of, _) = group_rows((pods, device), (max(count, 1), len(everywhere) + 1), len(here))
     capacity = Groups(pod_of, count).sums(items.maxima(room))
     idle = -Groups(pods, count).maxima(-table.column("idle_seconds", here)) / 60
     first = np.flatnonzero(np.diff(pods, prepend=-1))

@@ -10,10 +10,10 @@ from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
 from accelscope.fleet.sources.snapshots import (
     BadDocument,
     SnapshotTooLarge,
-    checked,
+    check_snapshot,
     decode_light,
     decode_snapshot,
-    reported,
+    make_report,
 )
 from accelscope.model import AgentState, Device, Process, Sensor, Snapshot, Vendor
 
@@ -72,7 +72,7 @@ def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, valu
 def test_an_impossible_number_of_an_assembled_snapshot_is_absent(field: str, value: float) -> None:
     fields: dict[str, Any] = {"vendor": Vendor("nvidia"), "id": "nvidia:a", field: value}
     device = Device(**fields)
-    update = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    update = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
     assert isinstance(update, NodeReport)
     assert getattr(update.snapshot.devices[0], field) is None
     assert update.remark is not None
@@ -126,7 +126,7 @@ def test_a_member_without_its_required_number_is_omitted() -> None:
 def test_a_reading_with_an_impossible_time_is_rejected() -> None:
     with pytest.raises(BadDocument, match="taken_at"):
         decode_light(written(DEVICE, taken_at=1e300))
-    failure = reported("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
+    failure = make_report("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "bad_answer"
 
@@ -134,7 +134,7 @@ def test_a_reading_with_an_impossible_time_is_rejected() -> None:
 def test_a_value_of_a_wrong_type_is_a_failure_of_its_node() -> None:
     nameless: Any = Sensor(None, 40.0)  # type: ignore[arg-type]
     device = Device(vendor=Vendor("nvidia"), id="nvidia:a", sensors=(nameless,))
-    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    failure = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "bad_answer"
     assert "name" in failure.text
@@ -165,11 +165,11 @@ def test_a_snapshot_that_exceeds_the_limits_of_a_node_is_rejected(
 
 def test_the_limits_of_a_node_apply_to_all_sources() -> None:
     crowd = tuple(Device(vendor=Vendor("amd"), id=f"amd:{number}") for number in range(1025))
-    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
+    failure = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "too_large"
     with pytest.raises(SnapshotTooLarge):
-        checked(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
+        check_snapshot(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
 
 
 def test_a_large_invalid_document_is_rejected_without_the_lenient_decoder() -> None:

@@ -12,7 +12,7 @@ from tests.fleet.store.nodes import Clock, report, snapshot
 
 from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, rows_of, text_size
+from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, make_rows, text_size
 from accelscope.fleet.store.query import layout_of
 from accelscope.fleet.store.table import TextDictionary, interned_bytes
 from accelscope.model import (
@@ -266,7 +266,7 @@ def test_every_text_of_a_row_is_counted() -> None:
         ),
     )
     part = SourceReading(source="agents", state="fresh", taken_at=1.0, snapshot=shown, vendors=("nvidia",))
-    rows = rows_of(NodeIdentity(cluster="c", node="n", simulated=False), [part])
+    rows = make_rows(NodeIdentity(cluster="c", node="n", simulated=False), [part])
     interned = {
         value
         for row in (*rows.devices, *rows.pods, *rows.processes)

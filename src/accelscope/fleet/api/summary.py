@@ -34,7 +34,7 @@ from accelscope.fleet.store.summary import (
     SHARE_DIGITS,
     NamespaceRow,
     SummaryRow,
-    grouped,
+    group_rows,
     idle_shares,
     namespaces,
     summarize_whole_and_groups,
@@ -235,7 +235,7 @@ class _IdlePodGroups:
     def __init__(self, table: ColumnTable[PodRow], positions: Positions, min_seconds: float) -> None:
         self._table = table
         codes = [table.column(name, positions) for name in _BY]
-        groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
+        groups, _ = group_rows(codes, [len(table.texts(name)) for name in _BY], len(positions))
         order = np.argsort(groups.of, kind="stable")
         self._positions = positions[order]
         self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # first row of each pod

@@ -44,8 +44,8 @@ from accelscope.fleet.sources.snapshots import (
     SnapshotTooLarge,
     decode_light,
     decode_snapshot,
+    make_report,
     merge_agents,
-    reported,
 )
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model import Snapshot
@@ -381,7 +381,7 @@ class AgentsSource:
     def _report_update(
         self, node: str, pods: Sequence[AgentPod], whole: AgentSnapshot, refresh_round: RefreshRound
     ) -> None:
-        update = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
+        update = make_report(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
         refresh_round.report(update)
         if isinstance(update, NodeFailure):
             for pod in pods:  # the report was rejected

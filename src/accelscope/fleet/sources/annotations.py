@@ -19,7 +19,7 @@ from accelscope.fleet.api_server import Informer
 from accelscope.fleet.api_server.objects import DEVICES, NodeObject, vendor_annotations
 from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, UpdateHandler
 from accelscope.fleet.sources.round import LoopThrottle, RefreshRound, wait_for_discovery
-from accelscope.fleet.sources.snapshots import reported
+from accelscope.fleet.sources.snapshots import make_report
 from accelscope.kube.errors import one_line
 from accelscope.model import AgentState, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.vendors.common.agentless import number, text, whole
@@ -167,7 +167,7 @@ class AnnotationsSource:
                 return
             self._sees_devices = self._sees_devices or bool(snapshot.devices)
             taken_at = min(snapshot.taken_at, self._clock())
-            update = reported(name, self.kind, taken_at, snapshot, remark=remark)
+            update = make_report(name, self.kind, taken_at, snapshot, remark=remark)
             refresh_round.report(update)
             if not isinstance(update, NodeFailure):
                 self._read[name] = texts

@@ -12,10 +12,10 @@ from accelscope.fleet.sources.round import (
     LoopThrottle,
     RefreshRound,
     RequestPacer,
-    merged_error,
+    merge_errors,
     wait_for_discovery,
 )
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, make_report
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
@@ -106,7 +106,7 @@ class ExecSource:
     def _lost(self, found: Mapping[str, DriverPod]) -> KubeError | None:
         """The error if pods may be missing. A namespace that could never be listed does not matter if another
         one has pods."""
-        return merged_error(pods.error for pods in self._pods if not found or pods.synced.is_set())
+        return merge_errors(pods.error for pods in self._pods if not found or pods.synced.is_set())
 
     async def _read_node(self, node: str, pod: DriverPod, refresh_round: RefreshRound) -> None:
         known = self._nodes.setdefault(node, _NodeState())
@@ -139,7 +139,7 @@ class ExecSource:
                 interval_seconds=self._entry.ttl_seconds,
                 ids_by_address=known.ids_by_address,
             )
-            update = reported(node, self.kind, taken_at, snapshot)
+            update = make_report(node, self.kind, taken_at, snapshot)
             refresh_round.report(update)
         known.ids_by_address = _kept_ids(known.ids_by_address)
         if isinstance(update, NodeFailure):

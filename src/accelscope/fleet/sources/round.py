@@ -40,7 +40,7 @@ def is_temporary(reason: str) -> bool:
     return reason in _TEMPORARY
 
 
-def merged_error(errors: Iterable[KubeError | None]) -> KubeError | None:
+def merge_errors(errors: Iterable[KubeError | None]) -> KubeError | None:
     """One error for all of them, with the reason of one that an operator must fix, if there is one."""
     present = (error for error in errors if error is not None)
     in_order = sorted(present, key=lambda error: is_temporary(error.reason))
@@ -201,7 +201,7 @@ async def wait_for_discovery(*informers: Informer[Any]) -> SourceOutcome | None:
     deadline = time.monotonic() + _DISCOVERY_SECONDS
     while not any(informer.synced.is_set() for informer in informers):
         if all(informer.error is not None for informer in informers) or time.monotonic() > deadline:
-            error = merged_error(informer.error for informer in informers)
+            error = merge_errors(informer.error for informer in informers)
             if error is None:
                 return SourceOutcome(up=False, reason=Reason.TIMEOUT, text=_NO_LIST)
             return SourceOutcome(up=False, reason=error.reason, text=error.text)

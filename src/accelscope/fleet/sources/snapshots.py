@@ -78,7 +78,7 @@ def is_plausible(name: str, kind: Any, value: float) -> bool:
     return least <= value <= most
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """Truncates a text to TEXT_LIMIT characters; the last one marks the truncation."""
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
 
@@ -104,7 +104,7 @@ class OmittedFields:
 # dataclasses, which are filled attribute by attribute, and they are not tracked by the garbage collector.
 
 
-def light(kind: Any, name: str = "") -> Any:
+def light_type(kind: Any, name: str = "") -> Any:
     """The type to decode instead of `kind`. Numbers and texts have limits; a document that exceeds them is
     decoded again by the slower way."""
     if kind is str:
@@ -116,9 +116,9 @@ def light(kind: Any, name: str = "") -> Any:
         return _structure(cast(type, kind))
     origin = get_origin(kind)
     if origin is UnionType:
-        return Union[tuple(light(option, name) for option in get_args(kind))]  # noqa: UP007 - of a computed tuple
+        return Union[tuple(light_type(option, name) for option in get_args(kind))]  # noqa: UP007 - of a computed tuple
     if origin is tuple:
-        return tuple[tuple(item if item is Ellipsis else light(item, name) for item in get_args(kind))]  # type: ignore[misc]
+        return tuple[tuple(item if item is Ellipsis else light_type(item, name) for item in get_args(kind))]  # type: ignore[misc]
     return kind
 
 
@@ -128,7 +128,7 @@ def _structure(kind: Any) -> type[msgspec.Struct]:
     declared: list[tuple[str, Any, Any]] = []
     for one in fields(kind):
         default = msgspec.NODEFAULT if one.default is MISSING else one.default
-        declared.append((one.name, light(hints[one.name], one.name), default))
+        declared.append((one.name, light_type(hints[one.name], one.name), default))
     return msgspec.defstruct(kind.__name__, declared, kw_only=True, frozen=True, gc=False)
 
 
@@ -139,7 +139,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 # Agents write the version first; otherwise the document is searched for it.
 _FIRST = re.compile(rb'\{"schema_version":"([0-9.]{1,32})"')
 _decoder = msgspec.json.Decoder(Snapshot)
-_Light = light(Snapshot)
+_Light = light_type(Snapshot)
 _light_decoder = msgspec.json.Decoder(_Light)
 # The error text of msgspec, which contains a path such as $.devices[...].model.
 _TEXT_TOO_LONG = re.compile(r"Expected `str` of length <= .* - at `\$\.([^`]*)`")
@@ -206,7 +206,7 @@ def decode_snapshot(document: bytes) -> DecodedSnapshot:
         return _decode_leniently(document, error)
 
 
-def checked(snapshot: Snapshot) -> DecodedSnapshot:
+def check_snapshot(snapshot: Snapshot) -> DecodedSnapshot:
     """Checks a snapshot that was not decoded from a document. Raises BadDocument and TooLarge."""
     _check_size(snapshot)
     try:
@@ -313,7 +313,7 @@ def _bounded(kind: Any, value: object, name: str, omitted: OmittedFields) -> obj
         return _OmittedValue.NUMBER
     if kind is str and isinstance(value, str) and len(value) > TEXT_LIMIT:
         omitted.texts.add(name)
-        return cut(value)
+        return truncate(value)
     return value
 
 
@@ -358,13 +358,13 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
     )
 
 
-def reported(
+def make_report(
     node: str, source: SourceKind, taken_at: float, snapshot: Snapshot, *, remark: str | None = None
 ) -> NodeReport | NodeFailure:
     """The report of a snapshot that a source has assembled, without impossible numbers, or a failure if it
     exceeds the limits of a node. `remark` describes what was omitted before."""
     try:
-        found = checked(snapshot)
+        found = check_snapshot(snapshot)
     except SnapshotTooLarge as error:
         return NodeFailure(node=node, source=source, reason=Reason.TOO_LARGE, text=str(error))
     except BadDocument as error:

@@ -23,8 +23,8 @@ from accelscope.fleet.store.node_rows import (
     StalenessRules,
     StoredNodeObject,
     StoredReading,
-    stored_reading,
-    whole_node,
+    make_stored_reading,
+    merge_snapshots,
 )
 from accelscope.fleet.store.node_writer import (
     NO_SOURCE,
@@ -260,7 +260,7 @@ class FleetStore:
             record.failures[report.source] = SourceFailure(_TOO_OLD, False, now)
             self._refresh(entry, record, now)
             return
-        reading = stored_reading(report, now, self._staleness)
+        reading = make_stored_reading(report, now, self._staleness)
         too_much = self._too_many(entry, record, report) or self._too_large(entry, record, reading)
         if too_much is not None:
             record.failures[report.source] = SourceFailure(too_much, False, now, rejected=True)
@@ -296,7 +296,7 @@ class FleetStore:
         record = self._record(cluster, node)
         if record is None or not record.shares:
             return None
-        return whole_node(node, parts_of(record, record.shares))
+        return merge_snapshots(node, parts_of(record, record.shares))
 
     def labels(self, cluster: str, node: str) -> Mapping[str, str]:
         """The labels of its Node object, or those that its agent passes on if there is no Node object."""

@@ -61,7 +61,7 @@ class NodeRows:
     process_devices: list[int] = field(default_factory=list)
 
 
-def rows_of(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
+def make_rows(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
     rows = NodeRows()
     for part in parts:
         _add(rows, place, part)
@@ -389,7 +389,7 @@ def _listed(words: Iterable[str]) -> str | None:
     return ",".join(sorted(words)) or None
 
 
-def whole_node(node: str, parts: Sequence[SourceReading]) -> Snapshot:
+def merge_snapshots(node: str, parts: Sequence[SourceReading]) -> Snapshot:
     """The snapshot of the first part, with the devices of the others, under the node's name in its cluster
     and with times of this process's clock."""
     first, *others = [_only(part) for part in parts]
@@ -494,7 +494,7 @@ class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
         return _SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB))
 
 
-def stored_reading(report: NodeReport, now: float, staleness: StalenessRules) -> StoredReading:
+def make_stored_reading(report: NodeReport, now: float, staleness: StalenessRules) -> StoredReading:
     snapshot = report.snapshot
     taken_at = min(report.taken_at, now)  # the clock of the node may be ahead, which must not keep it fresh
     document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)

@@ -20,8 +20,8 @@ from accelscope.fleet.store.node_rows import (
     NodeRows,
     SourceContribution,
     SourceReading,
+    make_rows,
     node_row,
-    rows_of,
 )
 from accelscope.fleet.store.query import Condition, Positions, RowQuery
 from accelscope.fleet.store.table import ColumnTable, NodeNumbers
@@ -258,7 +258,7 @@ class NodeWriter:
     ) -> None:
         """`report` is the new reading, which need not be decompressed."""
         place = NodeIdentity(cluster=record.cluster, node=record.node, simulated=simulated)
-        rows = rows_of(place, parts_of(record, shares, report))
+        rows = make_rows(place, parts_of(record, shares, report))
         self._anomalies.mark(rows)
         same_sources = [share.source for share in shares] == [share.source for share in record.shares]
         before = self._tables.healths(record.number) if same_sources else None

@@ -63,14 +63,14 @@ class Groups:
         found[np.isinf(found)] = np.nan
         return found
 
-    def distinct(self, runs: Numbers) -> Numbers:
+    def distinct(self, run_numbers: Numbers) -> Numbers:
         """The number of different runs in each group. Runs are numbered in the order of the rows, so that
         sorting is rarely necessary."""
         if self.count == 1:
-            return np.array([runs[-1] + 1 if len(runs) else 0])
-        pairs = runs * self.count + self.of
+            return np.array([run_numbers[-1] + 1 if len(run_numbers) else 0])
+        pairs = run_numbers * self.count + self.of
         if len(pairs) and np.any(pairs[1:] < pairs[:-1]):
-            if (last := int(runs[-1]) + 1) * self.count <= _DENSE_LIMIT:
+            if (last := int(run_numbers[-1]) + 1) * self.count <= _DENSE_LIMIT:
                 there = np.zeros(last * self.count, np.bool_)
                 there[pairs] = True
                 sums: Numbers = np.count_nonzero(there.reshape(last, self.count), axis=0)
@@ -79,7 +79,9 @@ class Groups:
         return np.bincount(pairs[_firsts(pairs)] % self.count, minlength=self.count)
 
 
-def grouped(columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int) -> tuple[Groups, Numbers]:
+def group_rows(
+    columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int
+) -> tuple[Groups, Numbers]:
     """Groups rows with equal values in all columns. Returns the groups, and the values of each group by
     column. Values are at least 0 and below the size of their column. Without columns, all rows are one
     group."""
@@ -109,7 +111,7 @@ def grouped(columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int
     return Groups(of, values.shape[1]), values
 
 
-def runs(*columns: npt.NDArray[Any]) -> Numbers:
+def number_runs(*columns: npt.NDArray[Any]) -> Numbers:
     """Numbers the runs of equal rows: the number increases where a row differs from the previous one."""
     first = np.zeros(len(columns[0]), np.bool_)
     for column in columns:
@@ -250,7 +252,7 @@ def _summaries(
         if whole is None:
             usage = _usage_of_devices(store, devices)
             whole = SummaryColumns(store, devices, usage, pods, idle_after_seconds)
-        groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
+        groups, keys = group_rows(*_keys(store, devices, None, group_by), len(devices))
         group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
         group_of[devices] = groups.of
         words = _words(store, group_by, keys)
@@ -273,10 +275,10 @@ def _of_namespaces(
     if _NAMESPACE in group_by:
         columns.append(store.pods.column(_NAMESPACE, pods))
         sizes.append(len(store.pods.texts(_NAMESPACE)))
-    items, (device_positions, *spaces) = grouped(columns, sizes, len(pods))
+    items, (device_positions, *spaces) = group_rows(columns, sizes, len(pods))
     devices = device_positions.astype(np.intp)
     by, by_sizes = _keys(store, devices, spaces[0] if spaces else None, group_by)
-    groups, keys = grouped(by, by_sizes, len(devices))
+    groups, keys = group_rows(by, by_sizes, len(devices))
     usage = _usage_of_namespaces(store.pods, pods, items)
     subject = SummaryColumns(store, devices, usage, pods, idle_after_seconds)
     pod_groups = Groups(groups.of[items.of], groups.count)
@@ -375,7 +377,7 @@ class SummaryColumns:
             return np.isin(column(field, devices), codes)
 
         self.usage = usage
-        self.nodes = runs(table.nodes(devices))
+        self.nodes = number_runs(table.nodes(devices))
         self.lost = is_one_of("health", ["lost"])
         self.unhealthy = is_one_of("health", UNHEALTHY)
         self.stale = is_one_of("state", [STALE])
@@ -385,9 +387,9 @@ class SummaryColumns:
         self.power_watts = column("power_watts", devices)
         self.power_limit_watts = column("power_limit_watts", devices)
         of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
-        self.pods = runs(*of_pod)
+        self.pods = number_runs(*of_pod)
         self.idle_shares = idle_shares(store.pods, pods, idle_after_seconds)
-        self.containers = runs(self.pods, store.pods.column("container", pods))
+        self.containers = number_runs(self.pods, store.pods.column("container", pods))
 
 
 def _rows(

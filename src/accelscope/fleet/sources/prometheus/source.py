@@ -39,7 +39,7 @@ from accelscope.fleet.sources.prometheus.store import (
     target_key,
 )
 from accelscope.fleet.sources.round import LoopThrottle, RefreshRound
-from accelscope.fleet.sources.snapshots import AgentSnapshot, merge_agents, reported
+from accelscope.fleet.sources.snapshots import AgentSnapshot, make_report, merge_agents
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.metrics.catalogue import INFO_LABELS
 
@@ -328,7 +328,7 @@ class PrometheusSource:
                 self._agent_snapshot(node, target, series[target.key], query_time) for target in node.targets
             ]
             merged = agents[0] if len(agents) == 1 else merge_agents(agents)
-            update = reported(node.name, self.kind, merged.taken_at, merged.snapshot)
+            update = make_report(node.name, self.kind, merged.taken_at, merged.snapshot)
         except Exception:  # a bug affects this node only
             if node.name not in self._unexpected:
                 self._unexpected.add(node.name)

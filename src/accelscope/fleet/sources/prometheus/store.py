@@ -13,7 +13,7 @@ from accelscope.fleet.api_server import Reply, Session
 from accelscope.fleet.clusters import AddressAccess, PrometheusEntry
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.round import LoopThrottle
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, cut
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, truncate
 from accelscope.kube.errors import KubeError, Reason
 
 # Characters with a meaning in regular expressions (RE2).
@@ -68,7 +68,7 @@ class Sample(msgspec.Struct, gc=False):
 
     @property
     def number(self) -> float | None:
-        return finite(self.value[1])
+        return parse_number(self.value[1])
 
 
 class MatrixSeries(msgspec.Struct, gc=False):
@@ -120,7 +120,7 @@ def decoded_matrix(series_list: Sequence[msgspec.Raw]) -> list[MatrixSeries]:
     return _decoded(_matrix_decoder, series_list)
 
 
-def finite(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """None for NaN and Inf, which stores write for an absent value."""
     try:
         number = float(text)
@@ -291,7 +291,7 @@ def target_key(labels: Mapping[str, str]) -> TargetKey:
 def _with_fact(target: ScrapeTarget, sample: Sample) -> ScrapeTarget:
     match sample.metric.get("__name__"):
         case families.BUILD_INFO:
-            return replace(target, version=cut(sample.metric.get("version", "")) or None)
+            return replace(target, version=truncate(sample.metric.get("version", "")) or None)
         case families.STARTED:
             return replace(target, started_at=sample.number)
         case families.COLLECTED:

@@ -21,9 +21,9 @@ from accelscope.fleet.sources.prometheus.store import (
     decoded_matrix,
     equal,
     find_targets,
-    finite,
     max_by,
     one_of,
+    parse_number,
     series,
     target_key,
 )
@@ -210,7 +210,7 @@ class TimeGrid:
         for at, text in values:
             place = round((at - self.start) / self.step)
             if 0 <= place < self.points:
-                aligned[place] = finite(text)
+                aligned[place] = parse_number(text)
         return aligned
 
 
