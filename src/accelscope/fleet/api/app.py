@@ -61,7 +61,7 @@ and <code>make wheel</code> packages it; then restart the fleet.</p>
 """
 
 
-def page_answer(page: BuiltPage, path: str, headers: Mapping[str, str]) -> PreparedResponse | None:
+def page_response(page: BuiltPage, path: str, headers: Mapping[str, str]) -> PreparedResponse | None:
     """None: the path does not belong to the page."""
     found = page.file(path)
     if found is None:
@@ -134,7 +134,7 @@ def make_app(
         log.info("this installation does not contain the web page; see / for how to build it")
 
     async def document(request: web.Request) -> web.StreamResponse:
-        prepared = page_answer(built, request.path, request.headers)
+        prepared = page_response(built, request.path, request.headers)
         if prepared is None:
             raise web.HTTPNotFound
         return await requests.respond(request, "/", prepared)

@@ -130,7 +130,7 @@ def _model_text(documented: Sequence[Documentation], field: str, declared: Mappi
     return None
 
 
-def answer_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+def response_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """The schema of each route's response by method and path, and the components that they reference."""
     schemas, components = _components(tuple(routes))
     with_response = [route for route in routes if route.response is not None]
@@ -142,7 +142,7 @@ def answer_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]
 
 def openapi(routes: Sequence[ApiRoute], *, guarded: bool = True) -> dict[str, Any]:
     """`guarded`: the server requires tokens."""
-    schemas, components = answer_schemas(routes)
+    schemas, components = response_schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         operation = _operation(route, schemas.get(f"{route.method} {route.path}"), guarded)
@@ -248,7 +248,7 @@ class Field:
 
 def response_fields(route: ApiRoute, routes: tuple[ApiRoute, ...]) -> list[tuple[str, list[Field]]]:
     """The types that the response consists of, each once with its fields."""
-    schemas, components = answer_schemas(routes)
+    schemas, components = response_schemas(routes)
     schema = schemas.get(f"{route.method} {route.path}")
     if schema is None:
         return []

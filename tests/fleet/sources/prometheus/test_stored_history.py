@@ -115,7 +115,7 @@ def test_history_of_one_cluster_needs_only_its_store(
     """Other clusters may have no store, or one that fails."""
 
     async def read() -> HistorySeries | None:
-        async with history_of(berlin=store(10.0), oslo=None, rome=lambda _: no_answer()) as history:
+        async with history_of(berlin=store(10.0), oslo=None, rome=lambda _: no_response()) as history:
             return await read_series(history, scope, key, **place)
 
     series = run(read())
@@ -149,7 +149,7 @@ def test_a_store_without_data_returns_none(scope: HistoryScope, key: str, place:
     assert run(read()) is None
 
 
-async def no_answer() -> web.StreamResponse:
+async def no_response() -> web.StreamResponse:
     return web.Response(status=500)
 
 
@@ -202,7 +202,7 @@ def test_a_failed_store_is_tried_again_by_a_single_query(
     well = False
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        return await (store(10.0)(request) if well else no_answer())
+        return await (store(10.0)(request) if well else no_response())
 
     async def read() -> None:
         nonlocal now, well
@@ -252,7 +252,7 @@ def test_sums_are_over_all_clusters(scope: HistoryScope) -> None:
 
 
 @pytest.mark.parametrize(
-    "others", [{"oslo": None}, {"oslo": lambda _: no_answer()}], ids=["no store", "a store that fails"]
+    "others", [{"oslo": None}, {"oslo": lambda _: no_response()}], ids=["no store", "a store that fails"]
 )
 def test_there_is_no_sum_if_a_cluster_is_missing(others: dict[str, Handler | None]) -> None:
     async def read() -> HistorySeries | None:
@@ -272,7 +272,7 @@ async def test_a_removed_or_changed_cluster_is_not_queried() -> None:
 
 def test_devices_of_clusters_that_respond_are_returned() -> None:
     async def read() -> list[HistorySeries]:
-        async with history_of(berlin=store(10.0), oslo=lambda _: no_answer()) as history:
+        async with history_of(berlin=store(10.0), oslo=lambda _: no_response()) as history:
             return await history.devices(START, START + 120)
 
     found = run(read())
