@@ -282,7 +282,7 @@ def test_a_namespace_has_one_row_per_cluster(store: FleetStore) -> None:
     ],
 )
 def test_the_error_names_an_unknown_field(store: FleetStore, ask: Callable[[FleetStore], object]) -> None:
-    with pytest.raises(QueryError, match="cannot group by 'colour'"):
+    with pytest.raises(QueryError, match="'colour'"):
         ask(store)
 
 
