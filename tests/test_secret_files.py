@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 
 from accelscope.certificates import CertificateFiles
 from accelscope.files import is_world_readable, warn_world_readable
-from accelscope.fleet.clusters.entry import (
+from accelscope.fleet.clusters import (
     AddressAccess,
     AgentsEntry,
     ClusterEntry,

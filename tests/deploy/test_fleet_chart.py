@@ -23,7 +23,7 @@ from tests.deploy.values import NO_AGENTS
 from tests.repository import CHART
 
 from accelscope.config.settings import key_name, settings_of
-from accelscope.fleet.api.access import SCOPE_PATHS, Scope
+from accelscope.fleet.api.access import SCOPE_PATHS, AccessScope
 from accelscope.fleet.clusters import AddressAccess, ExecEntry, load_clusters
 from accelscope.fleet.settings import FleetSettings
 
@@ -287,7 +287,7 @@ def test_roles_for_users_with_reviewed_tokens(render: Render) -> None:
         for role in of_kind(objects, "ClusterRole")
         if "nonResourceURLs" in role["rules"][0]
     }
-    read, admin = SCOPE_PATHS[Scope.READ], SCOPE_PATHS[Scope.ADMIN]
+    read, admin = SCOPE_PATHS[AccessScope.READ], SCOPE_PATHS[AccessScope.ADMIN]
     assert paths == {
         "fleet-read.accelscope.metrics": {read},
         "fleet-admin.accelscope.metrics": {read, admin},

@@ -25,7 +25,7 @@ from tests.deploy.objects import (
 from tests.repository import MANIFESTS, REPOSITORY
 
 import accelscope
-from accelscope.fleet.clusters.entry import AGENTS_SELECTOR
+from accelscope.fleet.clusters import AGENTS_SELECTOR
 
 USES = sorted(path.stem for path in (MANIFESTS / "values").glob("*.yaml"))
 PLUGIN, FLEET = "device-plugin", "fleet"

@@ -19,11 +19,12 @@ from tests.fleet.sources.prometheus.nodes import CLUSTER, reports_of_agents, row
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history import History, HistorySeries
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.history_rings import HistorySeries
 from accelscope.fleet.rows import DeviceRow, NodeFailure, NodeReport, NodeUpdate, PodRow, SourceOutcome
-from accelscope.fleet.sources.prometheus import PrometheusSource, StoredPast
+from accelscope.fleet.sources.prometheus import PrometheusSource, StoredHistory
 from accelscope.fleet.sources.round import LoopThrottle
-from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.query import Condition, RowQuery
 from accelscope.model import Snapshot
 
 NODES = 6  # in each cluster, of all vendors
@@ -149,20 +150,20 @@ def last(series: HistorySeries, field: str) -> float | None:
     return next((value for value in reversed(series.fields[field]) if value is not None), None)
 
 
-async def _seen(told: Told, now: float) -> tuple[History, DeviceRow, PodRow]:
+async def _seen(told: Told, now: float) -> tuple[FleetHistory, DeviceRow, PodRow]:
     """By a process that was told of the nodes; a device, and a pod on several of them."""
     store = store_of(told.reports, now)
-    history = History()
+    history = FleetHistory()
     await history.record(store, now)
     [device] = store.devices.rows(
-        store.devices.matching(Query(where=(Condition("vendor", "=", "amd"),)))[:1], now
+        store.devices.matching(RowQuery(where=(Condition("vendor", "=", "amd"),)))[:1], now
     )
-    [pod] = store.pods.rows(store.pods.matching(Query())[:1], now)
+    [pod] = store.pods.rows(store.pods.matching(RowQuery())[:1], now)
     return history, device, pod
 
 
 async def _remembered(entry: PrometheusEntry, seen: HistorySeries, now: float) -> HistorySeries | None:
-    past = StoredPast(loop_throttle=LoopThrottle())
+    past = StoredHistory(loop_throttle=LoopThrottle())
     await past.declare([ClusterEntry(id=CLUSTER, prometheus=entry)])
     try:
         # A store looks five minutes back from the next minute, too.

@@ -1,4 +1,4 @@
-"""Run a coroutine in a test: in a loop of its own, that ends, with all that it began, in bounded time."""
+"""Runs a coroutine of a test in its own loop, which ends with all its tasks in bounded time."""
 
 import asyncio
 from collections.abc import Coroutine

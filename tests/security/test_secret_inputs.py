@@ -20,12 +20,11 @@ from tests.programs import script
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError, load
+from accelscope.fleet import kubeconfig as kubeconfigs
 from accelscope.fleet.api.access import read_tokens
 from accelscope.fleet.api_server.connection import run_plugin
-from accelscope.fleet.clusters import kubeconfig as kubeconfigs
-from accelscope.fleet.clusters import load_clusters
-from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
-from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.fleet.clusters import KubeconfigAccess, load_clusters
+from accelscope.fleet.kubeconfig import CredentialPlugin, resolve
 from accelscope.kube.endpoint import EndpointError
 from accelscope.kube.errors import KubeError
 from accelscope.top.sources.source import Credentials, endpoint_of

@@ -86,12 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
 def create_token(arguments: argparse.Namespace) -> int:
     if (lacking := missing("fleet")) is not None:
         return refuse("fleet", lacking)
-    from accelscope.fleet.api.access import Scope, make_token  # noqa: PLC0415 - needs the extra
+    from accelscope.fleet.api.access import AccessScope, make_token  # noqa: PLC0415 - needs the extra
 
     try:
         made = make_token(
             arguments.name,
-            scopes=(Scope(arguments.scope),),
+            scopes=(AccessScope(arguments.scope),),
             clusters=arguments.cluster,
             expires=arguments.expires,
         )

@@ -1,1 +1,1 @@
-"""Many clusters in one process: their nodes' snapshots as columns, answered as REST and a live stream."""
+"""Many clusters in one process: their nodes' snapshots as columns, served as REST and a live stream."""

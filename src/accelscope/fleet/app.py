@@ -19,15 +19,16 @@ from accelscope.config import ConfigError, Loaded, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.files import warn_world_readable
 from accelscope.fleet.api.access import AccessControl, ClusterTokenReviews, TokensFile, check_exposure
-from accelscope.fleet.api.app import Listener, listen, make_app
+from accelscope.fleet.api.app import ApiListener, listen, make_app
 from accelscope.fleet.api.problem import ApiLimits
-from accelscope.fleet.clusters import ClusterEntry, ClustersFile, default_clusters
-from accelscope.fleet.history import History
+from accelscope.fleet.clusters import ClusterEntry, ClustersFile
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.kubeconfig import default_clusters
 from accelscope.fleet.metrics import FleetView, render, view_of
-from accelscope.fleet.refresh.engine import ClusterList, Engine
-from accelscope.fleet.refresh.source_loop import Pacing
+from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.settings import FleetSettings
-from accelscope.fleet.sources.prometheus.past import StoredPast
+from accelscope.fleet.sources.prometheus.stored_history import StoredHistory
+from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
 from accelscope.kube.endpoint import is_loopback
@@ -41,7 +42,7 @@ _CHECK_FILES_SECONDS = 2.0
 _RING_SECONDS = 3600.0  # history kept in memory for each device
 
 
-class _StaticClusters:
+class _FixedClusterList:
     """A list of clusters that does not come from a file."""
 
     def __init__(self, entries: tuple[ClusterEntry, ...]) -> None:
@@ -69,7 +70,7 @@ class FleetProcess:
             forget_after_seconds=settings.forget_after_seconds,
         )
         self._state = _state_file(settings.state_folder)
-        self._history = History()
+        self._history = FleetHistory()
         self._trends = Trends(self._history)
         clusters = _cluster_list(settings, environ)
         self.engine = Engine(
@@ -84,7 +85,7 @@ class FleetProcess:
             each_minute=self._each_minute,
             each_list=self._each_list,
         )
-        self._past = StoredPast(loop_throttle=self.engine.loop_throttle)
+        self._stored_history = StoredHistory(loop_throttle=self.engine.loop_throttle)
         self._recorded = asyncio.Event()  # set after the first minute
         self._certificate = _certificate(settings)
         self._limits = ApiLimits(
@@ -110,7 +111,7 @@ class FleetProcess:
             if self._state is not None:
                 self._history.load(self._state)
                 stack.push_async_callback(self._history.save, self._state)
-            stack.push_async_callback(self._past.close)
+            stack.push_async_callback(self._stored_history.close)
             listener = await self._listen()
             stack.push_async_callback(listener.close)
             self._log_start(listener)
@@ -124,7 +125,7 @@ class FleetProcess:
                 for task in tasks:
                     task.cancel()
 
-    async def _listen(self) -> Listener:
+    async def _listen(self) -> ApiListener:
         settings = self._settings
         app = make_app(
             self.store,
@@ -133,7 +134,7 @@ class FleetProcess:
             refresh=self.engine.refresh,
             metrics=lambda: render(self._view(app)).text,
             unready=self.engine.unready,
-            past=self._past,
+            stored_history=self._stored_history,
             limits=self._limits,
         )
         try:
@@ -159,10 +160,10 @@ class FleetProcess:
             app,
             started_at=self._started_at,
             unusual=self._trends.unusual,
-            without_history=self._history.refused,
+            without_history=self._history.dropped,
         )
 
-    def _log_start(self, listener: Listener) -> None:
+    def _log_start(self, listener: ApiListener) -> None:
         host = self._settings.listen_host
         scheme = "http" if self._certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host or "localhost"
@@ -177,7 +178,7 @@ class FleetProcess:
     async def _each_list(self, entries: Sequence[ClusterEntry]) -> None:
         files = (path for entry in entries for path in entry.secret_files)
         warn_world_readable("the credentials of a cluster", files)
-        await self._past.declare(entries)
+        await self._stored_history.declare(entries)
         if self._reviews is not None:
             await self._reviews.declare(entries)
 
@@ -194,7 +195,7 @@ class FleetProcess:
         await self._recorded.wait()
         now = time.time()
         try:
-            await self._history.fill(await self._past.devices(now - _RING_SECONDS, now))
+            await self._history.fill(await self._stored_history.devices(now - _RING_SECONDS, now))
         except Exception:
             log.exception("unexpected error while loading history from stores")
 
@@ -232,7 +233,7 @@ def _cluster_list(settings: FleetSettings, environ: Mapping[str, str]) -> Cluste
         environ = {**environ, "KUBECONFIG": settings.kubeconfig}
     if settings.clusters_file is not None:
         return ClustersFile(settings.clusters_file, environ)
-    return _StaticClusters(default_clusters(environ, settings.kube_context or None))
+    return _FixedClusterList(default_clusters(environ, settings.kube_context or None))
 
 
 def _state_file(folder: str | None) -> Path | None:

@@ -12,11 +12,11 @@ from aiohttp import web
 from accelscope import __version__
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import STREAMS, TRAFFIC
-from accelscope.fleet.refresh.engine import Engine
+from accelscope.fleet.refresh import Engine
 from accelscope.fleet.rows import ClusterView, SourceView
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.metrics.exposition import Page
 from accelscope.metrics.family import Declare, Family, Number, Scope, label_text, number_text
 from accelscope.process import OwnProcess, own_process
@@ -46,7 +46,7 @@ class FleetView:
     requests_active: int = 0
     unsent_bytes: int = 0
     streams: int = 0
-    tokens_refused: int = 0
+    tokens_rejected: int = 0
     events: int = 0
     changes: int = 0
     loop_lag_seconds: float = 0.0
@@ -82,7 +82,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_cluster_up",
         "",
-        "1 if the cluster's API server, or its store if it has none, answered the last request.",
+        "1 if the cluster's API server, or its store if it has none, responded to the last request.",
         ("cluster",),
         lambda v: [((cluster.id,), cluster.reachable) for cluster in v.clusters],
     ),
@@ -96,7 +96,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_cluster_last_success_timestamp_seconds",
         "seconds",
-        "When the cluster last answered, in seconds since the epoch.",
+        "When the cluster last responded, in seconds since the epoch.",
         ("cluster",),
         lambda v: [((cluster.id,), cluster.succeeded_at) for cluster in v.clusters],
     ),
@@ -124,14 +124,14 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_source_nodes_expected",
         "",
-        "Nodes that should have answered in the last refresh.",
+        "Nodes that should have responded in the last refresh.",
         ("cluster", "source"),
         lambda v: [(labels, source.expected) for labels, source in _sources(v)],
     ),
     _fleet.series(
         "accelscope_fleet_source_nodes_answered",
         "",
-        "Nodes that answered in the last refresh.",
+        "Nodes that responded in the last refresh.",
         ("cluster", "source"),
         lambda v: [(labels, source.answered) for labels, source in _sources(v)],
     ),
@@ -145,7 +145,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet.series(
         "accelscope_fleet_source_errors_total",
         "",
-        "Failed refreshes and nodes that did not answer, by reason.",
+        "Failed refreshes and nodes that did not respond, by reason.",
         ("cluster", "source", "reason"),
         lambda v: _counts(v.source_errors),
     ),
@@ -233,7 +233,7 @@ FAMILIES: tuple[Family, ...] = (
     _fleet(
         "accelscope_fleet_http_unsent_bytes",
         "bytes",
-        "Bytes of answers that clients have not read yet.",
+        "Bytes of responses that clients have not read yet.",
         lambda v: v.unsent_bytes,
     ),
     _fleet("accelscope_fleet_streams", "", "Open live streams.", lambda v: v.streams),
@@ -241,7 +241,7 @@ FAMILIES: tuple[Family, ...] = (
         "accelscope_fleet_tokens_refused_total",
         "",
         "Requests with an unknown or expired token.",
-        lambda v: v.tokens_refused,
+        lambda v: v.tokens_rejected,
     ),
     _fleet(
         "accelscope_fleet_loop_lag_seconds",
@@ -333,14 +333,14 @@ def view_of(
         requests_active=traffic.active,
         unsent_bytes=traffic.unsent_bytes,
         streams=len(app[STREAMS]),
-        tokens_refused=access.refusals,
+        tokens_rejected=access.rejected_tokens,
         events=store.events.last_id,
         changes=store.generation,
         loop_lag_seconds=engine.lag_seconds,
     )
 
 
-def _count_by(table: Table[Any], *fields: str) -> Labelled:
+def _count_by(table: ColumnTable[Any], *fields: str) -> Labelled:
     """Number of rows by the texts of these columns."""
     codes = np.stack([table.column(field) for field in fields])
     kinds, counts = np.unique(codes, axis=1, return_counts=True)

@@ -1,6 +1,6 @@
 """Types that the sources, the store and the API share: table rows, node reports and cluster views.
 
-A field of a row is a column of the store's table and a field of the API's answers. Fields that a row shares
+A field of a row is a column of the store's table and a field of the API's responses. Fields that a row shares
 with an object of the snapshot have no description here: OpenAPI takes it from the model (`api/openapi.py`).
 """
 
@@ -112,7 +112,8 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
         _described("time since any of these containers used it; null: not allocated, or not known"),
     ] = None
     namespaces: Annotated[
-        str | None, _described("namespaces of the pods that hold or use it, separated by commas")
+        str | None,
+        _described("namespaces of the pods that it is allocated to or that use it, separated by commas"),
     ] = None
 
 
@@ -204,12 +205,12 @@ class NodeReport:
     taken_at: float  # time of the reading, by this process's clock, seconds since the epoch
     snapshot: Snapshot
     document: bytes = b""  # the snapshot as the agent sent it, gzip; empty: there is none
-    remark: str | None = None  # what was left out, for people
+    remark: str | None = None  # what was omitted, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUnchanged:
-    """The node answered, and has no newer reading than the last one."""
+    """The node responded, and has no newer reading than the last one."""
 
     node: str
     source: SourceKind
@@ -217,13 +218,15 @@ class NodeUnchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFailure:
-    """The node did not answer, or its answer cannot be used. Its last reading stays and ages."""
+    """The node did not respond, or its response cannot be used. Its last reading stays and ages."""
 
     node: str
     source: SourceKind
     reason: str  # a metric label: timeout, unreachable, forbidden, bad_answer ...
     text: str  # one line for people, without secrets
-    incompatible: bool = False  # this version cannot read the answer's schema; `text` names both versions
+    incompatible: bool = (
+        False  # this version cannot read the schema of the response; `text` names both versions
+    )
 
 
 NodeUpdate = NodeReport | NodeUnchanged | NodeFailure
@@ -236,7 +239,7 @@ class SourceOutcome:
     up although some of its nodes failed."""
 
     up: bool
-    expected: int = 0  # nodes that should have answered
+    expected: int = 0  # nodes that should have responded
     answered: int = 0
     reason: str | None = None
     text: str | None = None
@@ -270,9 +273,9 @@ class SourceView(Struct, frozen=True, kw_only=True, gc=False):
         float | None, _described("time of the last refresh that succeeded, in seconds since the epoch")
     ] = None
     duration_seconds: Annotated[float | None, _described("duration of the last refresh")] = None
-    expected: Annotated[int, _described("number of nodes that should have answered")] = 0
-    answered: Annotated[int, _described("number of nodes that answered")] = 0
-    errors: Annotated[int, _described("number of failed refreshes and of nodes that did not answer")] = 0
+    expected: Annotated[int, _described("number of nodes that should have responded")] = 0
+    answered: Annotated[int, _described("number of nodes that responded")] = 0
+    errors: Annotated[int, _described("number of failed refreshes and of nodes that did not respond")] = 0
 
 
 class ClusterView(Struct, frozen=True, kw_only=True):
@@ -284,13 +287,15 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     reachable: Annotated[
         bool | None,
         _described(
-            "true: its API server, or its Prometheus store if it has none, answers; null: not tried yet"
+            "true: its API server, or its Prometheus store if it has none, responds; null: not tried yet"
         ),
     ] = None
-    reason: Annotated[str | None, _described("what is wrong, as a short identifier")] = None
-    text: Annotated[str | None, _described("what is wrong, as a message")] = None
+    reason: Annotated[
+        str | None, _described("why it is unreachable or partly failing, as a short identifier")
+    ] = None
+    text: Annotated[str | None, _described("why it is unreachable or partly failing, as a message")] = None
     succeeded_at: Annotated[
-        float | None, _described("when it last answered, in seconds since the epoch; null: never")
+        float | None, _described("when it last responded, in seconds since the epoch; null: never")
     ] = None
     age_seconds: Annotated[float | None, _described("time since the last reading of any node")] = None
     sources: Annotated[list[SourceView], _described("its sources")] = []

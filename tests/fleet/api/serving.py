@@ -1,4 +1,4 @@
-"""A small fleet that tests ask questions of, through a real server on a port of its own."""
+"""A small fleet behind a real server, for tests of the API."""
 
 import hashlib
 import time
@@ -16,7 +16,8 @@ from tests.fleet.store.nodes import KubernetesNode
 from accelscope.fleet.api.access import AccessControl
 from accelscope.fleet.api.app import listen, make_app
 from accelscope.fleet.api.problem import DEFAULT_LIMITS, ApiLimits
-from accelscope.fleet.history import History, HistoryStore
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, SourceKind, SourceView
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -111,8 +112,8 @@ def view(id_: str, **values: Any) -> ClusterView:
 
 
 def fleet_store() -> FleetStore:
-    """berlin: two GPU nodes, one of them with a sick device; paris: an NPU node; oslo: out of reach; rome:
-    never reached; bonn: declared without GPUs."""
+    """berlin: two GPU nodes, one of them with an unhealthy device; paris: an NPU node; oslo: unreachable;
+    rome: never reached; bonn: declared without GPUs."""
     store = FleetStore()
     store.declare(
         [
@@ -200,9 +201,9 @@ def fill(store: FleetStore) -> None:
     store.tick(time.time())
 
 
-async def recorded(minutes: int = 3) -> History:
-    """The fleet of these tests as it was for some minutes until now."""
-    history, store, now = History(), fleet_store(), time.time()
+async def recorded(minutes: int = 3) -> FleetHistory:
+    """The history of this fleet over the last minutes."""
+    history, store, now = FleetHistory(), fleet_store(), time.time()
     for before in range(minutes - 1, -1, -1):
         await history.record(store, now - 60 * before)
     return history
@@ -238,7 +239,7 @@ class Client:
     refreshed: list[str]
 
     async def get(self, path: str, status: int = 200, **options: Any) -> Any:
-        """The decoded answer; fails where the status is another."""
+        """The decoded response; fails if it has another status."""
         async with self.session.get(self.base + path, **options) as answer:
             body = await answer.read()
             assert answer.status == status, f"{path}: {answer.status} {body[:500]!r}"
@@ -261,8 +262,8 @@ async def serving(
     limits: ApiLimits = DEFAULT_LIMITS,
     token: str | None = None,
     unready: str | None = None,
-    history: History | None = None,
-    past: HistoryStore | None = None,
+    history: FleetHistory | None = None,
+    stored_history: HistoryStore | None = None,
     page: BuiltPage | None = None,
 ) -> AsyncIterator[Client]:
     store = fleet_store() if store is None else store
@@ -273,12 +274,12 @@ async def serving(
 
     app = make_app(
         store,
-        history or History(),
+        history or FleetHistory(),
         access or AccessControl(),
         refresh=refresh,
         metrics=lambda: b"accelscope_fleet_up 1\n",
         unready=lambda: unready,
-        past=past,
+        stored_history=stored_history,
         limits=limits,
         page=page,
     )

@@ -1,4 +1,4 @@
-"""Who is let in, and how far that one sees."""
+"""Authentication, scopes and visible clusters."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from tests.fleet.api.serving import nvidia, report, serving, snapshot, tokens_fi
 from accelscope.config import ConfigError
 from accelscope.fleet.api.access import (
     AccessControl,
+    AccessScope,
     Caller,
-    Scope,
     TokensFile,
     check_exposure,
     make_token,
@@ -171,7 +171,7 @@ async def test_only_unknown_tokens_are_rate_limited_by_address(tmp_path: Path) -
         wrong = [(await client.ask("/api/v1/nodes", headers=bearer(f"guess-{n}")))[0] for n in range(5)]
         assert wrong == [401, 401, 401, 429, 429]
         assert (await client.ask("/api/v1/nodes", headers=bearer("reader")))[0] == 200
-        assert access.refusals == 3
+        assert access.rejected_tokens == 3
 
 
 async def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
@@ -194,7 +194,7 @@ async def test_a_changed_tokens_file_is_applied_and_an_invalid_one_is_not(
 
 
 def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
-    made = make_token("ci", scopes=[Scope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
+    made = make_token("ci", scopes=[AccessScope.READ], clusters=["berlin"], expires="2030-01-01T00:00:00Z")
     assert made.token not in made.entry
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens:\n" + made.entry)
@@ -203,7 +203,7 @@ def test_a_new_token_works_until_it_expires(tmp_path: Path) -> None:
     caller = tokens.caller(made.token)
     assert caller is not None
     assert (caller.name, caller.clusters) == ("ci", frozenset({"berlin"}))
-    assert not caller.may(Scope.ADMIN)
+    assert not caller.may(AccessScope.ADMIN)
     moment[0] = 1_900_000_000.0
     assert tokens.caller(made.token) is None
     with pytest.raises(ConfigError, match=r"expires: .* is not a time with a time zone"):
@@ -214,7 +214,7 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("", "no tokens"),
         ("token: []", 'unknown key "token"'),
@@ -243,10 +243,10 @@ HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         ("tokens: [", "not valid YAML"),
     ],
 )
-def test_the_error_names_the_file_and_the_invalid_entry(tmp_path: Path, content: str, said: str) -> None:
+def test_the_error_names_the_file_and_the_invalid_entry(tmp_path: Path, content: str, expected: str) -> None:
     path = tmp_path / "tokens.yaml"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=said) as raised:
+    with pytest.raises(ConfigError, match=expected) as raised:
         read_tokens(str(path))
     assert str(raised.value).startswith(str(path))
     assert HASH not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What every route has in common: caching, compression, methods, limits and refusals."""
+"""Behaviour common to all routes: caching, compression, methods, limits and rejected requests."""
 
 import asyncio
 import gzip
@@ -43,7 +43,9 @@ def test_an_etag_of_another_process_is_not_valid() -> None:
     ("accept", "compressed"),
     [("gzip", True), ("br, gzip;q=0.5", True), ("*", True), ("gzip;q=0", False), ("identity", False)],
 )
-async def test_large_answers_are_compressed_if_the_client_accepts_gzip(accept: str, compressed: bool) -> None:
+async def test_large_responses_are_compressed_if_the_client_accepts_gzip(
+    accept: str, compressed: bool
+) -> None:
     async with serving() as client, aiohttp.ClientSession(auto_decompress=False) as session:
         for path in ("/api/v1/devices", "/api/v1/gpu/nodes"):
             headers = {"Accept-Encoding": accept}
@@ -71,7 +73,7 @@ async def test_unsupported_methods_are_rejected_with_allow() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/devices", "/docs", "/nothing", "/api/v1/devices?limit=0"])
-async def test_answers_have_security_headers(path: str) -> None:
+async def test_responses_have_security_headers(path: str) -> None:
     async with serving() as client:
         _, headers, _ = await client.ask(path, headers={"Origin": "https://elsewhere.example"})
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -107,15 +109,15 @@ async def test_too_many_concurrent_requests_get_retry_after() -> None:
     [replace(DEFAULT_LIMITS, concurrent_requests=0), replace(DEFAULT_LIMITS, unsent_bytes=0)],
     ids=["requests", "answers"],
 )
-async def test_a_busy_server_answers_probes(limits: ApiLimits) -> None:
-    """Whoever asks would end it otherwise."""
+async def test_a_busy_server_responds_to_probes(limits: ApiLimits) -> None:
+    """A probe that fails restarts the server."""
     async with serving(limits=limits) as client:
         assert (await client.ask("/api/v1/version"))[0] == 503
         assert await client.get("/healthz") == {"status": "ok"}
         assert await client.get("/readyz") == {"status": "ready"}
 
 
-async def test_unsent_answers_are_limited() -> None:
+async def test_unsent_responses_are_limited() -> None:
     limits = replace(DEFAULT_LIMITS, unsent_bytes=100)
     async with serving(limits=limits) as client:
         assert (await client.ask("/api/v1/devices"))[0] == 503
@@ -140,7 +142,7 @@ async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.M
             client.store.take("berlin", report(snapshot(f"node-{number}", devices)))
         host, port = client.base.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
-        # Several of them: the system holds some MiB for us that we do not take.
+        # Several requests, because the kernel buffers some MiB.
         writer.write(b"GET /api/v1/gpu/nodes HTTP/1.1\r\nHost: x\r\n\r\n" * 8)
         await reader.readexactly(100)
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -151,7 +153,7 @@ async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.M
 
 
 def test_a_client_that_disconnects_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Browsers do so with every question whose answer nobody waits for any more."""
+    """Browsers do this with every request that is no longer needed."""
 
     async def body() -> None:
         async with serving() as client:
@@ -180,7 +182,7 @@ def test_a_client_that_disconnects_is_not_logged_as_an_error(caplog: pytest.LogC
         b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
     ],
 )
-async def test_invalid_http_is_answered_with_a_problem(request_bytes: bytes) -> None:
+async def test_invalid_http_returns_a_problem(request_bytes: bytes) -> None:
     async with serving() as client:
         host, port = client.base.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -196,11 +198,11 @@ async def test_connections_are_limited() -> None:
     limits = replace(DEFAULT_LIMITS, connections=2)
     async with serving(limits=limits) as client:
         host, port = client.base.removeprefix("http://").split(":")
-        held = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
-        assert await asyncio.wait_for(held[2][0].read(), 5) == b""
-        held[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200 OK" in await asyncio.wait_for(held[0][0].readline(), 5)
-        for _, writer in held:
+        connections = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        assert await asyncio.wait_for(connections[2][0].read(), 5) == b""
+        connections[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await asyncio.wait_for(connections[0][0].readline(), 5)
+        for _, writer in connections:
             writer.close()
 
 

@@ -1,4 +1,4 @@
-"""What was, over HTTP."""
+"""History over HTTP."""
 
 import time
 from pathlib import Path
@@ -8,22 +8,22 @@ import pytest
 from tests.fleet.api.serving import fleet_store, recorded, serving, tokens_file, view
 
 from accelscope.fleet.api.access import AccessControl, TokensFile
-from accelscope.fleet.history import HistorySeries
+from accelscope.fleet.history_rings import HistorySeries
 from accelscope.fleet.rows import SourceView
 
 
 class LongMemory:
-    """A store that knows of every moment."""
+    """A store with a value at every time."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requested: list[dict[str, Any]] = []
 
-    async def series(self, scope: Any, key: str | None, **asked: Any) -> HistorySeries | None:
-        self.asked.append({"scope": scope, "key": key, **asked})
+    async def series(self, scope: Any, key: str | None, **requested: Any) -> HistorySeries | None:
+        self.requested.append({"scope": scope, "key": key, **requested})
         return HistorySeries(
             scope=scope,
             key=key,
-            start=asked["since"],
+            start=requested["since"],
             step_seconds=300.0,
             fields={"devices": [7.0, None]},
             source="prometheus",
@@ -102,24 +102,24 @@ async def test_history_of_an_unknown_device_or_pod_is_not_found() -> None:
 
 
 async def test_older_history_comes_from_the_store() -> None:
-    past = LongMemory()
-    async with serving(history=await recorded(), past=past) as client:
+    stored_history = LongMemory()
+    async with serving(history=await recorded(), stored_history=stored_history) as client:
         day = time.time() - 2 * 86400
         series = await client.get(f"/api/v1/history?scope=cluster&key=berlin&since={day}")
         assert (series["source"], series["fields"]["devices"]) == ("prometheus", [7, None])
-        assert past.asked[0]["key"] == "berlin"
+        assert stored_history.requested[0]["key"] == "berlin"
         recent = await client.get(f"/api/v1/history?scope=fleet&since={time.time() - 30}")
         assert recent["source"] == "ring"
 
 
 async def test_a_limited_token_sees_the_history_of_its_clusters(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
-    past = LongMemory()
-    options: dict[str, Any] = {"access": access, "token": "parisian", "past": past}
+    stored_history = LongMemory()
+    options: dict[str, Any] = {"access": access, "token": "parisian", "stored_history": stored_history}
     async with serving(history=await recorded(), **options) as client:
         series = await client.get("/api/v1/history?scope=fleet&since=0")
         assert series["fields"]["devices"][-1] == 1
-        assert past.asked == []
+        assert stored_history.requested == []
         series = await client.get("/api/v1/history?scope=vendor&key=nvidia")
         assert series["fields"]["devices"][-1] in (0, None)
         await client.get("/api/v1/history?scope=cluster&key=berlin", 404)
@@ -155,6 +155,6 @@ async def test_history_of_simulated_devices_is_marked(query: str, simulated: boo
 async def test_a_sum_from_stores_is_simulated_if_any_store_is(kind: str, simulated: bool) -> None:
     store = fleet_store()
     store.describe(view("paris", simulated=True, sources=[SourceView(kind=kind, up=True)]))
-    async with serving(store, history=await recorded(), past=LongMemory()) as client:
+    async with serving(store, history=await recorded(), stored_history=LongMemory()) as client:
         series = await client.get("/api/v1/history?scope=fleet&since=0")
         assert (series["source"], series["simulated"]) == ("prometheus", simulated)

@@ -1,4 +1,4 @@
-"""Sums, namespaces, what is idle, what is not well, what happened."""
+"""Sums, namespaces, idle pods, unhealthy devices and events."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -20,8 +20,8 @@ async def test_a_summary_contains_the_total_and_the_groups() -> None:
         both = await client.get("/api/v1/summary?group_by=cluster,vendor&sort=-devices&limit=1")
         assert (both["groups"][0]["cluster"], both["groups"][0]["vendor"]) == ("berlin", "nvidia")
         assert both["groups_total"] == 4
-        sick = await client.get("/api/v1/summary?health=critical")
-        assert sick["total"]["devices"] == 1
+        unhealthy = await client.get("/api/v1/summary?health=critical")
+        assert unhealthy["total"]["devices"] == 1
         mine = await client.get("/api/v1/summary?namespace=team-b")
         assert mine["total"]["devices"] == 1
         await client.get("/api/v1/summary?group_by=colour", 400)
@@ -58,8 +58,8 @@ def _steady(item: dict[str, Any]) -> dict[str, Any]:
 async def test_namespaces_contain_the_devices_of_their_pods() -> None:
     async with serving() as client:
         page = await client.get("/api/v1/namespaces")
-        held = {item["namespace"]: item["devices_allocated"] for item in page["items"]}
-        assert held == {"team-a": 3, "team-b": 1}
+        usages = {item["namespace"]: item["devices_allocated"] for item in page["items"]}
+        assert usages == {"team-a": 3, "team-b": 1}
         assert (await client.get("/api/v1/namespaces?q=TEAM-B"))["total"] == 1
 
 
@@ -92,32 +92,32 @@ async def test_idle_pods_are_ordered_by_device_hours() -> None:
 async def test_an_idle_device_shared_by_containers_of_a_pod_counts_once(
     shares: tuple[float | None, ...], devices: float, hours: float
 ) -> None:
-    held = tuple(
+    usages = tuple(
         usage("nvidia:GPU-0", "p", container=f"c{place}", idle_seconds=7200.0, device_share_ratio=share)
         for place, share in enumerate(shares)
     )
-    async with serving(_berlin((nvidia(0),), held)) as client:
+    async with serving(_berlin((nvidia(0),), usages)) as client:
         [pod] = (await client.get("/api/v1/idle"))["items"]
         assert (pod["devices"], pod["devices_idle"], pod["device_hours"]) == (1, devices, hours)
 
 
-def _berlin(devices: tuple[Device, ...], held: tuple[PodUsage, ...]) -> FleetStore:
+def _berlin(devices: tuple[Device, ...], usages: tuple[PodUsage, ...]) -> FleetStore:
     store = FleetStore()
     store.declare([view("berlin")])
-    store.take("berlin", report(snapshot("alpha", devices, pod_usages=held)))
+    store.take("berlin", report(snapshot("alpha", devices, pod_usages=usages)))
     return store
 
 
 async def test_summary_and_idle_list_agree_on_shared_devices() -> None:
-    """Three pods share one card, and one of them works; a fourth holds another card alone and is idle."""
-    held = (
+    """Three pods share a device, and one of them is busy. A fourth has a device of its own, and is idle."""
+    usages = (
         usage("nvidia:GPU-0", "works", idle_seconds=0.0),
         usage("nvidia:GPU-0", "sleeps", idle_seconds=7200.0),
         usage("nvidia:GPU-0", "dreams", namespace="team-b", idle_seconds=3600.0),
         usage("nvidia:GPU-1", "alone", idle_seconds=10_800.0),
         usage("nvidia:GPU-1", "only uses it", allocated=0, idle_seconds=None),
     )
-    async with serving(_berlin((nvidia(0), nvidia(1)), held)) as client:
+    async with serving(_berlin((nvidia(0), nvidia(1)), usages)) as client:
         idle = await client.get("/api/v1/idle")
         assert [(pod["pod"], pod["devices_idle"], pod["device_hours"]) for pod in idle["items"]] == [
             ("alone", 1.0, 3.0),
@@ -134,8 +134,8 @@ async def test_summary_and_idle_list_agree_on_shared_devices() -> None:
 
 
 async def test_devices_idle_for_less_than_an_hour_do_not_count() -> None:
-    held = (usage("nvidia:GPU-0", "p", idle_seconds=3599.0),)
-    async with serving(_berlin((nvidia(0),), held)) as client:
+    usages = (usage("nvidia:GPU-0", "p", idle_seconds=3599.0),)
+    async with serving(_berlin((nvidia(0),), usages)) as client:
         assert (await client.get("/api/v1/idle"))["items"] == []
         assert (await client.get("/api/v1/summary"))["total"]["devices_idle"] == 0
         assert (await client.get("/api/v1/idle?min_seconds=1800"))["devices_idle"] == 1
@@ -171,8 +171,8 @@ async def test_unusual_devices_and_pods_are_listed() -> None:
 async def test_following_events_misses_none() -> None:
     async with serving() as client:
         begin = await client.get("/api/v1/events")
-        sick = nvidia(0, health=Health(HealthState.CRITICAL, "on fire"))
-        client.store.take("berlin", report(snapshot("alpha", (sick, nvidia(1)))))
+        unhealthy = nvidia(0, health=Health(HealthState.CRITICAL, "on fire"))
+        client.store.take("berlin", report(snapshot("alpha", (unhealthy, nvidia(1)))))
         client.store.take("berlin", report(snapshot("alpha", (nvidia(0), nvidia(1)))))
         later = await client.get(f"/api/v1/events?after={begin['next']}&limit=1")
         assert [event["device"] for event in later["items"]] == ["nvidia:GPU-0"]
@@ -190,7 +190,7 @@ async def test_following_events_misses_none() -> None:
 
 @pytest.mark.parametrize("sort", ["-devices", "devices"])
 async def test_a_group_that_moves_between_two_pages_neither_hides_nor_repeats_others(sort: str) -> None:
-    """The last of the first page becomes the largest, or the smallest; those behind it are still to come."""
+    """The last group of the first page becomes the largest or smallest; the next page continues after it."""
     store = FleetStore()
     store.declare([view("c")])
 

@@ -20,13 +20,13 @@ def test_the_reference_has_every_route_with_its_parameters_and_problems() -> Non
             assert problem.uri in sections[route.path]
 
 
-def test_the_reference_describes_the_types_of_answers() -> None:
+def test_the_reference_describes_the_types_of_responses() -> None:
     page = reference()
     for name in ("GpuNode", "DeviceRow", "SummaryRow", "HistorySeries", "ClusterView", "Device", "IdlePod"):
         assert f"### {name}\n" in page
 
 
-def test_every_field_of_an_answer_has_a_description() -> None:
+def test_every_field_of_a_response_has_a_description() -> None:
     without = [
         f"{name}.{field}"
         for name, component in openapi(ROUTES)["components"]["schemas"].items()

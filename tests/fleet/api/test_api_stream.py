@@ -32,7 +32,7 @@ def opened(client: Client, query: str = "") -> AbstractAsyncContextManager[aioht
 
 
 async def message(answer: aiohttp.ClientResponse) -> Message:
-    """The next one that is no comment."""
+    """The next message that is not a comment."""
     found: dict[str, str] = {}
     while True:
         line = (await asyncio.wait_for(answer.content.readline(), 10)).decode()
@@ -45,14 +45,14 @@ async def message(answer: aiohttp.ClientResponse) -> Message:
             found[name] = value
 
 
-def sick(client: Client, reason: str = "on fire", cluster: str = "berlin") -> None:
-    """Something happens, and the second passes after which it is told."""
+def make_unhealthy(client: Client, reason: str = "on fire", cluster: str = "berlin") -> None:
+    """Makes a device unhealthy, and lets the second pass after which changes are sent."""
     device = nvidia(0, health=Health(HealthState.CRITICAL, reason))
     client.store.take(cluster, report(snapshot("alpha", (device, nvidia(1)))))
     tick(client)
 
 
-def well(client: Client, cluster: str = "berlin") -> None:
+def make_healthy(client: Client, cluster: str = "berlin") -> None:
     client.store.take(cluster, report(snapshot("alpha", (nvidia(0), nvidia(1)))))
     tick(client)
 
@@ -71,7 +71,7 @@ async def test_a_stream_begins_with_hello_and_sends_changes() -> None:
         hello = await message(answer)
         assert hello.event == "hello"
         assert hello.data["summary"]["devices"] == 6
-        sick(client)
+        make_unhealthy(client)
         event = await message(answer)
         assert (event.event, event.data["device"]) == ("event", "nvidia:GPU-0")
         change = await message(answer)
@@ -86,7 +86,7 @@ async def test_a_reconnecting_client_gets_missed_events() -> None:
         url = f"{client.base}/api/v1/stream"
         async with client.session.get(url) as answer:
             last = (await message(answer)).id
-        sick(client)
+        make_unhealthy(client)
         async with client.session.get(url, headers={"Last-Event-ID": last}) as answer:
             missed = await message(answer)
             assert (missed.event, missed.data["device"]) == ("event", "nvidia:GPU-0")
@@ -102,8 +102,8 @@ async def test_a_reconnecting_client_gets_missed_events() -> None:
 async def test_a_stream_of_one_cluster_has_no_changes_of_others() -> None:
     async with serving() as client, opened(client, "?cluster=paris") as answer:
         assert (await message(answer)).data["summary"]["devices"] == 1
-        sick(client)
-        sick(client, cluster="paris")
+        make_unhealthy(client)
+        make_unhealthy(client, cluster="paris")
         assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
 
 
@@ -111,8 +111,8 @@ async def test_a_limited_token_gets_changes_of_its_clusters_only(tmp_path: Path)
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
     async with serving(access=access, token="parisian") as client, opened(client) as answer:
         assert (await message(answer)).data["summary"]["devices"] == 1
-        sick(client)
-        sick(client, cluster="paris")
+        make_unhealthy(client)
+        make_unhealthy(client, cluster="paris")
         assert (await message(answer)).data["nodes"] == [["paris", "alpha"]]
 
 
@@ -135,19 +135,19 @@ async def test_a_stream_without_visible_changes_sends_heartbeats() -> None:
     limits = replace(DEFAULT_LIMITS, heartbeat_seconds=0.3)
     async with serving(limits=limits) as client, opened(client, "?cluster=paris") as answer:
         assert (await message(answer)).event == "hello"
-        heard = asyncio.ensure_future(answer.content.readline())
+        line = asyncio.ensure_future(answer.content.readline())
         async with asyncio.timeout(10):
-            while not heard.done():
-                well(client)  # of another cluster, and more often than the stream may be silent
+            while not line.done():
+                make_healthy(client)  # in another cluster, and more often than heartbeats are due
                 await asyncio.sleep(0.02)
-        assert heard.result() == b": heartbeat\n"
+        assert line.result() == b": heartbeat\n"
 
 
 async def test_the_id_of_a_change_does_not_cover_later_events() -> None:
     async with serving() as client, opened(client) as answer:
         assert (await message(answer)).event == "hello"
-        well(client)
-        sick(client)  # before the reader takes the first
+        make_healthy(client)
+        make_unhealthy(client)  # before the reader takes the first
         change, event = await message(answer), await message(answer)
         assert (change.event, event.event) == ("change", "event")
         headers = {"Last-Event-ID": change.id}
@@ -175,8 +175,8 @@ async def test_a_closed_stream_makes_room_for_another() -> None:
         await message(answer)
         answer.close()
         while len(client.app[STREAMS]):
-            sick(client)
-            well(client)
+            make_unhealthy(client)
+            make_healthy(client)
             await asyncio.sleep(0.02)
         async with opened(client) as another:
             await message(another)
@@ -185,9 +185,9 @@ async def test_a_closed_stream_makes_room_for_another() -> None:
 async def test_a_slow_client_gets_resync() -> None:
     async with serving() as client, opened(client) as answer:
         assert (await message(answer)).event == "hello"
-        for _ in range(10):  # without giving way: more than is kept for anybody
-            sick(client)
-            well(client)
+        for _ in range(10):  # without yielding: more changes than a queue stores
+            make_unhealthy(client)
+            make_healthy(client)
         assert (await message(answer)).event == "resync"
 
 
@@ -211,7 +211,7 @@ async def test_clients_with_similar_cluster_names_get_their_own_messages() -> No
     ):
         assert (await message(none)).data["summary"]["devices"] == 0
         await message(two)
-        sick(client)
+        make_unhealthy(client)
         assert (await message(two)).event == "event"
         client.app[STREAMS].close()
         assert b"data:" not in await asyncio.wait_for(none.content.read(), 10)

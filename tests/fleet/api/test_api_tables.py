@@ -54,8 +54,8 @@ async def test_devices_are_sorted_by_the_margin_to_their_own_limit() -> None:
         assert (ids(page), page["total"]) == (["nvidia:GPU-150"], 1)
         [row] = page["items"]
         assert row["temperature_margin_celsius"] == 3.0
-        untold = await client.get("/api/v1/devices?absent=temperature_margin_celsius&node=gamma")
-        assert untold["total"] == 0
+        absent = await client.get("/api/v1/devices?absent=temperature_margin_celsius&node=gamma")
+        assert absent["total"] == 0
 
 
 async def test_rows_are_sorted_both_ways_with_null_last() -> None:

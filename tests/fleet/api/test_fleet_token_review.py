@@ -1,4 +1,4 @@
-"""Callers whom a cluster vouches for."""
+"""Callers whose tokens a cluster reviews."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.api.access import AccessControl, Caller, Scope, TokenReviewClient
+from accelscope.fleet.api.access import AccessControl, AccessScope, Caller, TokenReviewClient
 from accelscope.fleet.api.problem import Problem
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
@@ -25,13 +25,13 @@ class Answer:
 
 @dataclass
 class Cluster:
-    """An API server as far as reviews go. Users by token, and the paths that each may get."""
+    """The reviews of an API server: users by token, and the paths that each may get."""
 
     users: dict[str, str] = field(default_factory=lambda: {"t-ann": "ann", "t-bob": "bob", "t-eve": "eve"})
     rights: dict[str, set[str]] = field(
         default_factory=lambda: {"ann": {READ}, "bob": {READ, ADMIN}, "eve": {"/api", "/api/*"}}
     )
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     away: KubeError | None = None
     garbage: bytes | None = None
 
@@ -45,7 +45,7 @@ class Cluster:
             return Answer(self.garbage)
         spec = json.loads(body)["spec"]
         if path == TOKEN_REVIEWS:
-            self.asked.append(spec["token"])
+            self.requested.append(spec["token"])
             user = self.users.get(spec["token"])
             status = {"authenticated": True, "user": {"username": user}} if user else {}
             return Answer(json.dumps({"kind": "TokenReview", "status": status}).encode())
@@ -56,10 +56,10 @@ class Cluster:
 async def test_rights_of_a_user_become_scopes() -> None:
     reviews = TokenReviewClient(Cluster())
     ann, bob, eve = [await reviews.caller(token) for token in ("t-ann", "t-bob", "t-eve")]
-    assert ann == Caller(name="ann", scopes=frozenset({Scope.READ}))
-    assert bob == Caller(name="bob", scopes=frozenset({Scope.READ, Scope.ADMIN}))
+    assert ann == Caller(name="ann", scopes=frozenset({AccessScope.READ}))
+    assert bob == Caller(name="bob", scopes=frozenset({AccessScope.READ, AccessScope.ADMIN}))
     assert eve is not None
-    assert not eve.scopes  # what every user may get of the API server is no right here
+    assert not eve.scopes  # what every user of the API server may get grants no rights here
     assert await reviews.caller("t-nobody") is None
     assert await reviews.caller("no token\n") is None
 
@@ -69,11 +69,11 @@ async def test_a_verdict_is_cached() -> None:
     reviews = TokenReviewClient(cluster, clock=clock)
     for _ in range(3):
         assert await reviews.caller("t-ann") is not None
-    assert cluster.asked == ["t-ann"]
+    assert cluster.requested == ["t-ann"]
     clock.now += 61
     del cluster.users["t-ann"]
     assert await reviews.caller("t-ann") is None
-    assert len(cluster.asked) == 2
+    assert len(cluster.requested) == 2
 
 
 async def test_concurrent_requests_with_one_token_share_a_review() -> None:
@@ -81,7 +81,7 @@ async def test_concurrent_requests_with_one_token_share_a_review() -> None:
     reviews = TokenReviewClient(cluster)
     callers = await asyncio.gather(*(reviews.caller("t-bob") for _ in range(20)))
     assert all(caller is not None for caller in callers)
-    assert cluster.asked == ["t-bob"]
+    assert cluster.requested == ["t-bob"]
 
 
 async def test_a_cancelled_request_does_not_stop_the_review() -> None:
@@ -149,10 +149,10 @@ def test_the_log_names_the_missing_permission(caplog: pytest.LogCaptureFixture) 
     run(body())
     [record] = caplog.records
     assert record.getMessage() == CANNOT_REVIEW
-    said = record.__dict__["fields"]
-    assert (said["reason"], said["status"]) == ("forbidden", 403)
-    assert "create tokenreviews and subjectaccessreviews" in said["hint"]
-    assert "t-ann" not in str(said)
+    messages = record.__dict__["fields"]
+    assert (messages["reason"], messages["status"]) == ("forbidden", 403)
+    assert "create tokenreviews and subjectaccessreviews" in messages["hint"]
+    assert "t-ann" not in str(messages)
 
 
 def test_a_successful_review_ends_the_backoff() -> None:
@@ -188,18 +188,18 @@ async def test_renewals_respect_retry_after() -> None:
     for token in ("t-ann", "t-bob"):
         assert await reviews.caller(token) is not None
     clock.now += 61
-    asked = 0
+    requested = 0
 
     async def throttled(path: str, body: bytes, **options: Any) -> Answer:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         raise KubeError(Reason.THROTTLED, "later", retry_after=30)
 
     cluster.post = throttled  # type: ignore[method-assign]
     for token in ("t-ann", "t-bob"):
         assert await reviews.caller(token) is not None, "known still"
-    await asyncio.sleep(0.01)  # a renewal that nobody waits for is sent after the answer
-    assert asked == 1
+    await asyncio.sleep(0.01)  # a renewal in the background is sent after the response
+    assert requested == 1
 
 
 async def test_reviews_of_unknown_tokens_are_rate_limited() -> None:
@@ -211,7 +211,7 @@ async def test_reviews_of_unknown_tokens_are_rate_limited() -> None:
             assert await reviews.caller(f"made-up-{number}") is None
         except Problem as problem:
             refused += problem.kind.status == 503
-    assert (len(cluster.asked), refused) == (5, 15)
+    assert (len(cluster.requested), refused) == (5, 15)
 
 
 async def test_known_tokens_are_renewed_despite_many_unknown_ones() -> None:
@@ -222,8 +222,8 @@ async def test_known_tokens_are_renewed_despite_many_unknown_ones() -> None:
     with pytest.raises(Problem):
         await reviews.caller("made-up")
     assert await reviews.caller("t-ann") is not None
-    assert cluster.asked == ["t-ann", "t-ann"]
-    clock.now += 301  # not known any more
+    assert cluster.requested == ["t-ann", "t-ann"]
+    clock.now += 301  # no longer cached
     with pytest.raises(Problem):
         await reviews.caller("t-ann")
 

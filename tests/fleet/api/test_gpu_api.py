@@ -1,4 +1,4 @@
-"""/api/v1/gpu: what users of an exec-based collector find in its place."""
+"""/api/v1/gpu, the replacement for the API of exec-based collectors."""
 
 import time
 from math import inf
@@ -119,7 +119,7 @@ async def test_processes_are_of_three_types_and_filtered_by_node() -> None:
         assert await client.get("/api/v1/gpu/processes?node_name=beta") == []
 
 
-async def test_unknown_values_are_left_out_of_averages() -> None:
+async def test_unknown_values_are_omitted_from_averages() -> None:
     async with serving() as client:
         berlin = await client.get("/api/v1/gpu/summary?cluster_id=berlin")
         assert (berlin["node_count"], berlin["gpu_count"]) == (2, 4)
@@ -157,7 +157,7 @@ async def test_counts_of_a_cluster_that_was_never_reached_are_null() -> None:
         (SourceView(kind="agents"), ""),
         (SourceView(kind="exec", up=False, reason="forbidden", text="pods/exec is forbidden"), "forbidden"),
     ],
-    ids=["not asked yet", "refused"],
+    ids=["not tried yet", "refused"],
 )
 async def test_a_cluster_that_was_not_read_yet_is_a_problem(source: SourceView, why: str) -> None:
     store = FleetStore()
@@ -175,13 +175,13 @@ async def test_a_cluster_that_was_not_read_yet_is_a_problem(source: SourceView, 
         cluster = await client.get("/api/v1/clusters/c")
         assert (cluster["nodes"], cluster["devices"]) == (1, None), "its Node object is known"
         store.describe(view("c", sources=[SourceView(kind="agents", up=True)]))
-        for path in ("nodes?cluster_id=c", "nodes/c/n"):  # it has GPUs, and they are not read
+        for path in ("nodes?cluster_id=c", "nodes/c/n"):  # it has GPUs that were not read
             problem = await client.get(f"/api/v1/gpu/{path}", 503)
             assert problem["type"].endswith("not-read-yet")
             assert "no source reported it" in problem["detail"]
         store.node_objects("c", {"n": KubernetesNode()})
         store.tick()
-        for path in ("nodes", "processes"):  # looked, and there is none
+        for path in ("nodes", "processes"):  # it was read and has no GPU
             assert await client.get(f"/api/v1/gpu/{path}?cluster_id=c") == []
 
 
@@ -189,7 +189,7 @@ _DOWN = SourceView(kind="agents", up=False, reason="unreachable", text="2 of 2 n
 _NO_ANNOTATION = SourceView(kind="annotations", up=True, succeeded_at=1.0)
 
 
-@pytest.mark.parametrize("agents", [_DOWN, SourceView(kind="agents")], ids=["down", "not asked yet"])
+@pytest.mark.parametrize("agents", [_DOWN, SourceView(kind="agents")], ids=["down", "not tried yet"])
 @pytest.mark.parametrize("offered", [{"nvidia.com/gpu": 8}, {}], ids=["offers GPUs", "offers nothing"])
 async def test_a_source_without_nodes_does_not_count_as_a_reading(
     agents: SourceView, offered: dict[str, int]
@@ -270,7 +270,7 @@ async def test_a_store_with_nodes_counts_as_a_reached_cluster() -> None:
         assert len(nodes) == 1
 
 
-async def test_values_beyond_64_bits_are_null_and_left_out_of_sums() -> None:
+async def test_values_beyond_64_bits_are_null_and_omitted_from_sums() -> None:
     store = FleetStore()
     store.declare([view("c")])
     endless = nvidia(

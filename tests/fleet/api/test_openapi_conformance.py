@@ -1,4 +1,4 @@
-"""The server does what its OpenAPI document says: schemathesis asks, within the rules and beyond them."""
+"""The server conforms to its OpenAPI document: schemathesis sends valid and invalid requests."""
 
 import asyncio
 import threading
@@ -21,8 +21,8 @@ from accelscope.rate_limit import Rate
 EXAMPLES = 8
 UNHURRIED = replace(DEFAULT_LIMITS, requests=Rate(per_second=1e6, burst=1_000_000))
 
-# Refused although the document allows it: only the server knows its cursors, which clusters have GPUs, and
-# which parameters go together.
+# Rejected although the document allows them: the document describes neither valid cursors, nor clusters with
+# GPUs, nor allowed combinations of parameters.
 _KNOWN_TO_THE_SERVER_ONLY = (
     "urn:accelscope:problem:bad-cursor",
     "urn:accelscope:problem:no-gpu-capability",
@@ -41,7 +41,7 @@ _HELD = CHECKS.get_by_names(
     ]
 )
 _ASKED = [route for route in ROUTES if route.stream is None]
-# Where there is nothing but a path, everything is within the rules.
+# Routes without parameters accept every request.
 _QUESTIONS = [
     *((route.method, route.path, GenerationMode.POSITIVE) for route in _ASKED),
     *(
@@ -82,7 +82,7 @@ def schema(address: str) -> Any:
 
 
 @pytest.mark.parametrize(("method", "path", "mode"), _QUESTIONS)
-def test_answers_conform_to_the_openapi_document(
+def test_responses_conform_to_the_openapi_document(
     schema: Any, method: str, path: str, mode: GenerationMode
 ) -> None:
     operation = schema[path][method]
@@ -121,7 +121,7 @@ _THERE = {
 @pytest.mark.parametrize(
     ("method", "path"), [(route.method, route.path) for route in _ASKED if "{" in route.path]
 )
-def test_answers_for_existing_objects_conform_to_the_openapi_document(
+def test_responses_for_existing_objects_conform_to_the_openapi_document(
     schema: Any, method: str, path: str
 ) -> None:
     operation = schema[path][method]

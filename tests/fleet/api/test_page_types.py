@@ -1,4 +1,4 @@
-"""The page's types, and words that it must know, are those of the API and the model."""
+"""The types and constants of the page are those of the API and the model."""
 
 import re
 
@@ -8,7 +8,7 @@ from tests.repository import REPOSITORY
 from accelscope.fleet.api.openapi import openapi
 from accelscope.fleet.api.reference import types, vendors
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history.history import ROW_MINUTES, SUMMARY_MINUTES
+from accelscope.fleet.history import ROW_MINUTES, SUMMARY_MINUTES
 from accelscope.model import (
     FAULT_THROTTLES,
     HARMLESS_THROTTLES,
@@ -19,7 +19,7 @@ from accelscope.model import (
 from accelscope.vendors import declarations
 
 
-def test_the_types_contain_every_field_of_every_answer() -> None:
+def test_the_types_contain_every_field_of_every_response() -> None:
     text = types()
     declared = {}
     for block in text.split("export ")[1:]:

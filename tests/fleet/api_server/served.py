@@ -1,4 +1,4 @@
-"""Servers in the loop of a test: what they answer is a function, what they were asked a list."""
+"""Servers in the event loop of a test: responses come from a function, and requests are recorded."""
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from accelscope.fleet.api_server.session import Session
-from accelscope.fleet.clusters.entry import Access, AddressAccess
+from accelscope.fleet.clusters import Access, AddressAccess
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -19,13 +19,13 @@ _SHUTDOWN_SECONDS = 0.2  # handlers that hang do so on purpose
 class Served:
     url: str
     port: int
-    asked: list[web.BaseRequest] = field(default_factory=list)
+    requests: list[web.BaseRequest] = field(default_factory=list)
 
 
 @asynccontextmanager
 async def served(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        place.asked.append(request)
+        place.requests.append(request)
         return await handler(request)
 
     runner = web.ServerRunner(web.Server(answer), shutdown_timeout=_SHUTDOWN_SECONDS)
@@ -51,5 +51,5 @@ async def session_at(access: Access | str, **options: object) -> AsyncIterator[S
 
 
 def status(code: int, message: str) -> web.Response:
-    """A refusal as API servers write it."""
+    """An error response of an API server."""
     return web.json_response({"kind": "Status", "code": code, "message": message}, status=code)

@@ -20,8 +20,8 @@ from tests.processes import runs
 from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 
 from accelscope.fleet.api_server.connection import ConnectionResolver, PluginCredential, run_plugin
-from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
-from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.fleet.clusters import KubeconfigAccess
+from accelscope.fleet.kubeconfig import CredentialPlugin, resolve
 from accelscope.kube.errors import KubeError, Reason
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -41,28 +41,28 @@ def credential(**status_fields: object) -> str:
     return f"printf '%s' {shlex.quote(json.dumps(document))}"
 
 
-def asked(given: CredentialPlugin, timeout_seconds: float = 10.0) -> PluginCredential:
+def read_credential(given: CredentialPlugin, timeout_seconds: float = 10.0) -> PluginCredential:
     return run(run_plugin(given, {"PATH": "/usr/bin:/bin"}, timeout_seconds=timeout_seconds))
 
 
 def test_a_plugin_returns_a_token_and_its_expiry(tmp_path: Path) -> None:
     path = script(tmp_path, credential(token="t", expirationTimestamp="2026-01-02T03:04:05Z"))
-    assert asked(plugin(path)) == PluginCredential(token="t", expires_at=1767323045.0)
+    assert read_credential(plugin(path)) == PluginCredential(token="t", expires_at=1767323045.0)
     path = script(tmp_path, credential(clientCertificateData="CERT", clientKeyData="KEY"))
-    assert asked(plugin(path)) == PluginCredential(certificate=b"CERT", key=b"KEY")
+    assert read_credential(plugin(path)) == PluginCredential(certificate=b"CERT", key=b"KEY")
 
 
 def test_a_plugin_gets_its_cluster_and_environment(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+    expected = tmp_path / "output"
     path = script(
         tmp_path,
-        f'printf "%s\\n" "$KUBERNETES_EXEC_INFO" "$A" "$@" > {said}\n'
-        f"test -t 0 || echo no terminal >> {said}\n" + credential(token="t"),
+        f'printf "%s\\n" "$KUBERNETES_EXEC_INFO" "$A" "$@" > {expected}\n'
+        f"test -t 0 || echo no terminal >> {expected}\n" + credential(token="t"),
     )
-    asked(
+    read_credential(
         plugin(path, arguments=("x y", "$(z)"), environment=(("A", "b"),), cluster='{"server": "https://a"}')
     )
-    info, *others = said.read_text().splitlines()
+    info, *others = expected.read_text().splitlines()
     assert json.loads(info) == {
         "kind": "ExecCredential",
         "apiVersion": VERSION,
@@ -93,7 +93,7 @@ BAD = {
 @pytest.mark.parametrize(("text", "problem"), BAD.items(), ids=range(len(BAD)))
 def test_a_failing_plugin_is_reported_in_one_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(KubeError) as raised:
-        asked(plugin(script(tmp_path, text)))
+        read_credential(plugin(script(tmp_path, text)))
     assert raised.value.reason is Reason.UNAUTHORIZED
     assert problem in raised.value.text
     assert SECRET not in raised.value.text
@@ -104,14 +104,14 @@ def test_secrets_of_the_environment_and_arguments_are_masked(tmp_path: Path) -> 
     path = script(tmp_path, 'echo "bad: $A $1" >&2; exit 1')
     given = plugin(path, arguments=("--secret=open sesame now",), environment=(("A", "a long secret"),))
     with pytest.raises(KubeError) as raised:
-        asked(given)
+        read_credential(given)
     assert "sesame" not in raised.value.text
     assert "a long secret" not in raised.value.text
 
 
 def test_the_error_for_a_missing_plugin_contains_the_install_hint() -> None:
     with pytest.raises(KubeError, match="No such file or directory; install it with x"):
-        asked(plugin("accelscope-no-such-plugin", install_hint="install it with x"))
+        read_credential(plugin("accelscope-no-such-plugin", install_hint="install it with x"))
 
 
 def test_a_hanging_plugin_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -119,14 +119,14 @@ def test_a_hanging_plugin_is_killed_with_its_children(tmp_path: Path) -> None:
     path = script(tmp_path, f"sleep 600 & echo $! > {child}; wait")
     for seconds in growing_patience(1.0, child):
         with pytest.raises(KubeError, match="did not exit within"):
-            asked(plugin(path), timeout_seconds=seconds)
+            read_credential(plugin(path), timeout_seconds=seconds)
     wait_until(lambda: not runs(int(child.read_text())), "the plugin's child ended")
 
 
 def test_a_child_that_keeps_running_does_not_block_the_plugin(tmp_path: Path) -> None:
     path = script(tmp_path, "sleep 600 &\n" + credential(token="t"))
     began = time.monotonic()
-    assert asked(plugin(path)).token == "t"
+    assert read_credential(plugin(path)).token == "t"
     assert time.monotonic() - began < PATIENCE_SECONDS  # the child sleeps ten times as long
 
 
@@ -141,7 +141,7 @@ def kubeconfig(folder: Path, url: str, command: Path) -> KubeconfigAccess:
 
 
 def counting(folder: Path, text: str) -> Path:
-    """A plugin that leaves a line for each time it runs, and gives its number as the token."""
+    """A plugin that writes a line for each run, and returns the number of the run as the token."""
     runs = folder / "runs"
     return script(folder, f"echo x >> {runs}; N=$(wc -l < {runs})\n{text}")
 
@@ -163,7 +163,7 @@ def test_concurrent_requests_run_a_plugin_once(tmp_path: Path) -> None:
             access = kubeconfig(tmp_path, server.url, counting(tmp_path, numbered()))
             async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
                 await asyncio.gather(*(session.get("/", limit_bytes=9) for _ in range(20)))
-            assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer token-1"}
+            assert {request.headers["Authorization"] for request in server.requests} == {"Bearer token-1"}
 
     run(go())
     assert runs_of(tmp_path) == 1
@@ -224,7 +224,7 @@ async def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch:
         ) as session:
             await session.get("/", limit_bytes=9)
             await session.get("/", limit_bytes=9)
-        assert [asked.headers["Authorization"] for asked in server.asked] == [
+        assert [request.headers["Authorization"] for request in server.requests] == [
             "Bearer token-1",
             "Bearer token-2",
         ]
@@ -233,7 +233,7 @@ async def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch:
 def test_plugins_run_without_a_shell() -> None:
     given = plugin(sys.executable, arguments=("-c", "import os; print(os.environ['SHELL_METACHARS'])"))
     with pytest.raises(KubeError, match="exited with 1: KeyError"):
-        asked(given)
+        read_credential(given)
 
 
 async def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ async def test_the_certificate_of_a_plugin_is_sent_to_the_server(tmp_path: Path)
         (tmp_path / "config").write_text(text.replace(f"{{server: '{server.url}'}}", authority))
         async with session_at(access, environ={"PATH": "/usr/bin:/bin"}) as session:
             assert b"prometheus" in (await session.get("/", limit_bytes=1000)).body
-            assert "Authorization" not in server.asked[0].headers
+            assert "Authorization" not in server.requests[0].headers
 
 
 async def test_a_watch_continues_with_renewed_credentials(
@@ -281,7 +281,7 @@ async def test_a_watch_continues_with_renewed_credentials(
 
 
 def test_representations_contain_no_secrets(tmp_path: Path) -> None:
-    """Whatever is printed of a session on its way to a log: its objects and its errors."""
+    """The representations of a session that could be logged: its objects and its errors."""
     secrets = ("s3cret-token", "s3cret-word", "s3cret-value", "s3cret-argument", "s3cret-of-proxy")
     path = tmp_path / "config"
 

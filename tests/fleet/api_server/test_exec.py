@@ -1,4 +1,4 @@
-"""Commands in pods, against servers that speak Kubernetes' remote command protocol and some that do not."""
+"""Commands in pods, against servers with Kubernetes' remote command protocol and against others."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.fleet.api_server.served import Handler, served, session_at, status
 from tests.fleet.loop import run
 
 from accelscope.fleet.api_server.session import ExecOutput, ExecResult, Session
-from accelscope.fleet.clusters.entry import AddressAccess
+from accelscope.fleet.clusters import AddressAccess
 from accelscope.kube.errors import KubeError, Reason
 
 COMMAND = ["nvidia-smi", "--query-gpu=index,name", "--format=csv", "a&b c"]
@@ -91,15 +91,15 @@ async def test_a_command_returns_its_whole_output(protocol: str, tmp_path: Path)
         async with session_at(access) as session:
             result = await execute(session)
         assert result == ExecResult(b"0, A100\n", b"warning", 0)
-        (asked,) = server.asked
-        assert asked.path == "/api/v1/namespaces/gpu-operator/pods/driver-x/exec"
-        assert asked.query.getall("command") == COMMAND
-        assert asked.query["container"] == "nvidia-driver-ctr"
-        assert (asked.query["stdout"], asked.query["stderr"]) == ("true", "true")
-        assert "stdin" not in asked.query
-        assert asked.headers["Authorization"] == "Bearer t0ken"
-        assert asked.headers["User-Agent"].startswith("accelscope-fleet/")
-        offered = asked.headers["Sec-WebSocket-Protocol"].replace(" ", "")
+        (requests,) = server.requests
+        assert requests.path == "/api/v1/namespaces/gpu-operator/pods/driver-x/exec"
+        assert requests.query.getall("command") == COMMAND
+        assert requests.query["container"] == "nvidia-driver-ctr"
+        assert (requests.query["stdout"], requests.query["stderr"]) == ("true", "true")
+        assert "stdin" not in requests.query
+        assert requests.headers["Authorization"] == "Bearer t0ken"
+        assert requests.headers["User-Agent"].startswith("accelscope-fleet/")
+        offered = requests.headers["Sec-WebSocket-Protocol"].replace(" ", "")
         assert offered == "v5.channel.k8s.io,v4.channel.k8s.io"
 
 
@@ -109,7 +109,7 @@ def test_a_failing_command_returns_its_exit_code() -> None:
     assert result_of(speaking(play)) == ExecResult(b"", b"no devices", 9)
 
 
-# As containerd words it: the cause comes last, behind more than a line has room for.
+# The error text of containerd: the cause is at the end of a long line.
 NO_SUCH_TOOL = (
     "Internal error occurred: Internal error occurred: error executing command in container: failed to exec "
     f'in container: failed to start exec "{"0123456789abcdef" * 4}": OCI runtime exec failed: exec failed: '
@@ -118,7 +118,7 @@ NO_SUCH_TOOL = (
 
 
 @pytest.mark.parametrize(
-    ("play", "reason", "told"),
+    ("play", "reason", "expected"),
     [
         (
             frames((3, failure("InternalError", "exec: nvidia-smi: not found"))),
@@ -138,10 +138,10 @@ NO_SUCH_TOOL = (
         (frames((3, bytes(100_000))), Reason.BAD_ANSWER, "too long"),
     ],
 )
-def test_the_error_explains_why_there_is_no_result(play: Play, reason: Reason, told: str) -> None:
+def test_the_error_explains_why_there_is_no_result(play: Play, reason: Reason, expected: str) -> None:
     error = error_of(speaking(play))
     assert error.reason is reason
-    assert told in error.text
+    assert expected in error.text
 
 
 def test_a_hanging_command_times_out() -> None:

@@ -29,7 +29,7 @@ from tests.waiting import PATIENCE_SECONDS
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
 from accelscope.fleet.api_server.session import Informer
-from accelscope.fleet.clusters.entry import AddressAccess
+from accelscope.fleet.clusters import AddressAccess
 from accelscope.kube.errors import DecodeError, Reason
 from accelscope.kube.listwatch import Collection, all_nodes, pods_in
 from accelscope.simulate import SimulatedNode, load_node
@@ -214,7 +214,7 @@ async def test_a_server_that_closes_every_watch_becomes_an_error(
 ) -> None:
     monkeypatch.setattr(
         "accelscope.kube.listwatch._SHORT_WATCH_SECONDS", PATIENCE_SECONDS
-    )  # also of a busy machine
+    )  # also on a busy machine
     steps = (listed("1", pod("a")), *[watched(then="end")] * 3)
     async with following(*steps) as (_, informer):
         await until(lambda: informer.errors.get("unreachable") == 3)
@@ -273,7 +273,7 @@ LABELS = {f"example.com/label-{n}": f"value-{n}" for n in range(40)}
     ids=["long", "mean"],
 )
 def test_the_event_loop_is_not_blocked_by_a_long_list(items: list[object], whole: int) -> None:
-    """How long anybody else waits is told by a clock that ticks."""
+    """A ticking clock measures how long other tasks wait."""
     content = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
     waits: list[float] = []
 
@@ -301,7 +301,7 @@ def test_the_event_loop_is_not_blocked_by_a_long_list(items: list[object], whole
     longest: list[float] = []
     while len(longest) < 3 and min(longest, default=1.0) >= 0.05:  # the CPU itself is slow at times
         waits.clear()
-        gc.freeze()  # what other tests left is not gone through while this one counts
+        gc.freeze()  # so that objects of other tests are not visited
         try:
             run(go())
         finally:
@@ -323,7 +323,7 @@ def test_an_unexpected_error_is_logged_and_items_are_not_current(caplog: pytest.
                 await until(lambda: informer.error is not None)
                 assert "TypeError" in str(informer.error)
                 assert "a fault" not in str(informer.error), "a message may contain a secret"
-                await informer.close()  # raises nothing: it would take the place of a cancellation
+                await informer.close()  # must not raise, because that would replace a cancellation
         finally:
             await asyncio.to_thread(server.close)
 
@@ -355,7 +355,7 @@ def test_an_informer_restarts_after_an_unexpected_error(caplog: pytest.LogCaptur
         async with following(*lists, watched(), decode=faulty) as (_, informer):
             await until(lambda: set(informer.items) == {"a"}, "it goes on")
             assert informer.errors["internal"] == 3
-            await until(lambda: informer.error is None, "what is held is current")
+            await until(lambda: informer.error is None, "items are current")
 
     run(go())
     logged = [record.exc_info[0] for record in caplog.records if record.exc_info]

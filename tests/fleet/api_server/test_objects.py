@@ -1,4 +1,4 @@
-"""Nodes and pods as far as they are kept, and which of the GPU operator's pods is the driver's."""
+"""Nodes and pods reduced to the stored fields, and the recognition of driver pods."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_bare_node_is_decoded() -> None:
     ["x" * 100_000, "\ud800"],
     ids=["far too long", "half a character"],
 )
-def test_an_invalid_annotation_is_left_out(annotation: str) -> None:
+def test_an_invalid_annotation_is_omitted(annotation: str) -> None:
     found = decode_node(node(metadata={"annotations": {"k8s-monitor.io/npu-metrics": annotation}}))
     assert found.vendor_annotations == ()
 

@@ -1,4 +1,4 @@
-"""Requests: what is sent, what is taken, and what is refused; over real sockets."""
+"""Requests over real sockets: what is sent, accepted and rejected."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope import __version__
 from accelscope.fleet.api_server import pod_proxy_path
-from accelscope.fleet.clusters.entry import AddressAccess, KubeconfigAccess
+from accelscope.fleet.clusters import AddressAccess, KubeconfigAccess
 from accelscope.kube.errors import KubeError, Reason
 
 LIMIT = 1 << 20
@@ -34,12 +34,12 @@ async def test_a_request_has_a_user_agent_and_accepts_gzip() -> None:
         reply = await session.get("/api?a=%2F", headers={"X-A": "b"}, limit_bytes=LIMIT)
         assert (reply.status, reply.body, reply.gzip) == (200, b"hello", None)
         assert reply.headers["etag"] == '"7"'
-        (asked,) = server.asked
-        assert asked.raw_path == "/base/api?a=%2F"
-        assert asked.headers["User-Agent"] == f"accelscope-fleet/{__version__}"
-        assert asked.headers["Accept-Encoding"] == "gzip"
-        assert asked.headers["X-A"] == "b"
-        assert "Authorization" not in asked.headers
+        (requests,) = server.requests
+        assert requests.raw_path == "/base/api?a=%2F"
+        assert requests.headers["User-Agent"] == f"accelscope-fleet/{__version__}"
+        assert requests.headers["Accept-Encoding"] == "gzip"
+        assert requests.headers["X-A"] == "b"
+        assert "Authorization" not in requests.headers
 
 
 async def test_a_compressed_response_is_returned_in_both_forms() -> None:
@@ -66,7 +66,7 @@ async def test_not_modified_is_not_an_error() -> None:
 @pytest.mark.parametrize(
     ("headers", "sent"),
     [
-        ({}, "application/json"),  # API servers take nothing else
+        ({}, "application/json"),  # API servers accept only this type
         ({"content-type": "application/x-www-form-urlencoded"}, "application/x-www-form-urlencoded"),
     ],
 )
@@ -102,7 +102,7 @@ def test_the_error_contains_the_reason(code: int, reason: Reason) -> None:
         async with served(handler) as server, session_at(server.url) as session:
             with pytest.raises(KubeError) as raised:
                 await session.get("/", limit_bytes=LIMIT)
-            assert len(server.asked) == 1, "redirects are not followed"
+            assert len(server.requests) == 1, "redirects are not followed"
             return raised.value
 
     error = run(go())
@@ -126,7 +126,7 @@ def test_a_token_is_sent_and_never_logged(tmp_path: Path) -> None:
                 headers = {"X-A": "agents-own", "X-AccelScope-Token": "agents-own"}
                 with pytest.raises(KubeError) as raised:
                     await session.get("/", headers=headers, limit_bytes=LIMIT)
-                assert server.asked[0].headers["Authorization"] == f"Bearer {SECRET}"
+                assert server.requests[0].headers["Authorization"] == f"Bearer {SECRET}"
                 return raised.value
 
     error = run(go())
@@ -154,7 +154,7 @@ def test_a_rotated_token_is_used_after_401(tmp_path: Path) -> None:
             good = "new"
             with pytest.raises(KubeError, match="401"):
                 await session.get("/", limit_bytes=LIMIT)
-            assert len(server.asked) == 2, "the same token is not shown twice"
+            assert len(server.requests) == 2, "the same token is not shown twice"
             token.write_text("new")
             assert (await session.get("/", limit_bytes=LIMIT)).body == b"in"
 
@@ -189,9 +189,9 @@ async def test_a_changed_kubeconfig_is_reloaded(tmp_path: Path, monkeypatch: pyt
             path.write_text("- broken")
             with pytest.raises(KubeError, match="not a mapping"):
                 await session.get("/", limit_bytes=LIMIT)
-        assert first.asked[0].headers["Authorization"] == "Bearer one"
-        assert second.asked[0].headers["Authorization"] == "Bearer two"
-        assert second.asked[0].headers.getall("Impersonate-Group") == ["a", "b"]
+        assert first.requests[0].headers["Authorization"] == "Bearer one"
+        assert second.requests[0].headers["Authorization"] == "Bearer two"
+        assert second.requests[0].headers.getall("Impersonate-Group") == ["a", "b"]
 
 
 async def test_a_username_is_sent_as_basic_authorization(tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ async def test_a_username_is_sent_as_basic_authorization(tmp_path: Path) -> None
         )
         async with session_at(KubeconfigAccess(paths=(str(path),))) as session:
             await session.get("/", limit_bytes=LIMIT)
-        assert server.asked[0].headers["Authorization"] == "Basic YWRhOmxvdmVsYWNl"
-        assert server.asked[0].headers["Accept-Encoding"] == "identity"
+        assert server.requests[0].headers["Authorization"] == "Basic YWRhOmxvdmVsYWNl"
+        assert server.requests[0].headers["Accept-Encoding"] == "identity"
 
 
 async def test_other_servers_are_reached_with_the_same_credentials(tmp_path: Path) -> None:
@@ -215,11 +215,11 @@ async def test_other_servers_are_reached_with_the_same_credentials(tmp_path: Pat
         access = AddressAccess(url="https://agents.invalid", token_file=str(token))
         async with session_at(access) as session:
             await session.get("/snapshot", at=agent.url, limit_bytes=LIMIT)
-        assert agent.asked[0].path == "/snapshot"
-        assert agent.asked[0].headers["Authorization"] == "Bearer for-agents"
+        assert agent.requests[0].path == "/snapshot"
+        assert agent.requests[0].headers["Authorization"] == "Bearer for-agents"
 
 
-# Hostile answers.
+# Hostile responses.
 
 
 BOMB = gzip.compress(bytes(32 << 20))
@@ -386,7 +386,7 @@ async def test_a_certificate_must_be_signed_by_the_ca(
                 assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
         assert levels() == ["WARNING"]
         assert "TLS verification is disabled" in caplog.text
-        for access, told in (
+        for access, expected in (
             (AddressAccess(url=url), "CA: system"),
             (AddressAccess(url=url, ca_file=str(certificates.client)), str(certificates.client)),
             (AddressAccess(url=url, ca_file=str(certificates.ca), tls_server_name="other"), "mismatch"),
@@ -397,7 +397,7 @@ async def test_a_certificate_must_be_signed_by_the_ca(
                 with pytest.raises(KubeError) as raised:
                     await session.get("/", limit_bytes=LIMIT)
                 assert raised.value.reason is Reason.TLS
-                assert told in raised.value.text
+                assert expected in raised.value.text
 
 
 async def test_a_client_certificate_in_a_kubeconfig_is_not_written_to_disk(
@@ -482,7 +482,7 @@ async def test_a_rotated_ca_is_used_without_a_restart(
 
 
 class ConnectProxy:
-    """Answers CONNECT, and passes bytes on."""
+    """Accepts CONNECT, and forwards bytes."""
 
     def __init__(self) -> None:
         self.heads: list[bytes] = []
@@ -522,7 +522,7 @@ async def test_a_proxy_gets_its_own_password(certificates: Certificates) -> None
             assert (await session.get("/", limit_bytes=LIMIT)).body == b"{}"
     assert proxy.heads[0].startswith(f"CONNECT 127.0.0.1:{server.port}".encode())
     assert b"Proxy-Authorization: Basic" in proxy.heads[0]
-    assert "Proxy-Authorization" not in server.asked[0].headers
+    assert "Proxy-Authorization" not in server.requests[0].headers
     async with session_at(access) as session:
         with pytest.raises(KubeError, match=f"via proxy http://127.0.0.1:{port}") as raised:
             await session.get("/", limit_bytes=LIMIT)

@@ -1,4 +1,4 @@
-"""What a fleet goes on with, whatever befalls it."""
+"""The fleet continues to record history despite hanging stores and unexpected errors."""
 
 import asyncio
 from functools import partial
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_SECONDS
 import accelscope.fleet.app as app_module
 from accelscope.config import Reloader, load
 from accelscope.fleet.app import FleetProcess
-from accelscope.fleet.refresh.engine import Engine
+from accelscope.fleet.refresh import Engine
 from accelscope.fleet.settings import FleetSettings
 
 START = 1_800_000_000.0
@@ -30,7 +30,7 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
 async def test_minutes_are_recorded_while_a_store_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last hour is asked of it after the first minute; every tenth, history is saved."""
+    """The store is queried for the last hour after the first minute; history is saved every ten minutes."""
     passed = count()
     hurried = partial(Engine, clock=lambda: START + 60 * next(passed) + 59.95)
     monkeypatch.setattr(app_module, "Engine", hurried)
@@ -46,7 +46,7 @@ async def test_minutes_are_recorded_while_a_store_hangs(
         process = FleetProcess(load(FleetSettings, given, {}), given, {})
         asked_to_end = asyncio.Event()
         running = asyncio.create_task(process.run(asked_to_end))
-        while len(store.asked) < 2 or not (tmp_path / "history.accelscope").exists():
+        while len(store.requests) < 2 or not (tmp_path / "history.accelscope").exists():
             assert not running.done()
             await asyncio.sleep(0.05)
         asked_to_end.set()

@@ -65,7 +65,7 @@ class Fleet:
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self.process = process
         self.url = f"http://127.0.0.1:{port}"
-        self.said = ""
+        self.output = ""
 
     async def get(self, path: str, **options: Any) -> tuple[int, str]:
         async with aiohttp.ClientSession() as client, client.get(self.url + path, **options) as answer:
@@ -90,16 +90,16 @@ class Fleet:
     async def until_said(self, words: str) -> None:
         assert self.process.stderr is not None
         async with asyncio.timeout(60):
-            while words not in self.said:
+            while words not in self.output:
                 line = await self.process.stderr.readline()
-                assert line, self.said
-                self.said += line.decode()
+                assert line, self.output
+                self.output += line.decode()
 
     async def ended(self) -> str:
         assert self.process.stderr is not None
-        self.said += (await self.process.stderr.read()).decode()
+        self.output += (await self.process.stderr.read()).decode()
         await self.process.wait()
-        return self.said
+        return self.output
 
 
 @asynccontextmanager
@@ -159,11 +159,11 @@ def test_a_fleet_serves_until_sigterm(tmp_path: Path) -> None:
             assert samples[up] == 1
             assert samples["accelscope_fleet_nodes", ("cluster", "berlin"), ("state", "fresh")] == 1
             running.process.send_signal(signal.SIGTERM)
-            said = await running.ended()
+            output = await running.ended()
             assert running.process.returncode == 0
-            assert TOKEN not in said
-            assert "Traceback" not in said
-            assert said.count("cluster is unreachable") == 1
+            assert TOKEN not in output
+            assert "Traceback" not in output
+            assert output.count("cluster is unreachable") == 1
 
     run(go(), 90)
 
@@ -214,15 +214,15 @@ def test_requests_without_a_token_are_rejected(tmp_path: Path, capsys: pytest.Ca
             clusters = await running.json("/api/v1/clusters", headers=shown)
             assert [each["id"] for each in clusters["items"]] == ["berlin"]
             running.process.send_signal(signal.SIGINT)
-            said = await running.ended()
+            output = await running.ended()
             assert running.process.returncode == 0
-            assert token not in said
+            assert token not in output
 
     run(go(), 90)
 
 
 def vouching_for(token: str) -> Handler:
-    """An API server that knows one user, who may read."""
+    """An API server with one user, who may read."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         if request.path == TOKEN_REVIEWS:
@@ -261,7 +261,7 @@ def test_token_reviews_follow_the_list_of_clusters(tmp_path: Path) -> None:
                 list_as(another=second.url)
                 await running.until_said("was removed from the list")
                 assert await statuses() == [503, 503]
-                running.said = ""
+                running.output = ""
                 list_as(own=second.url)
                 await running.until_said("the access to the cluster that reviews tokens has changed")
                 assert await statuses() == [401, 200]
@@ -273,7 +273,7 @@ def test_token_reviews_follow_the_list_of_clusters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (["--listen-port", "eighty"], "--listen-port"),
         (["--refresh-interval", "0"], "--refresh-interval"),
@@ -292,7 +292,7 @@ def test_token_reviews_follow_the_list_of_clusters(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_options_are_reported_in_one_line(
-    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listed = ["--clusters-file", str(clusters_file(tmp_path, berlin="http://127.0.0.1:9"))]
     given = [option.format(folder=tmp_path) for option in options]
@@ -300,7 +300,7 @@ def test_invalid_options_are_reported_in_one_line(
     error = capsys.readouterr().err
     assert error.startswith("accelscope fleet: ")
     assert error.count("\n") == 1
-    assert said in error
+    assert output in error
 
 
 def test_a_port_in_use_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

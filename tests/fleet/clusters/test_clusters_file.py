@@ -1,4 +1,4 @@
-"""The clusters file: what it may say, and one line for what it may not."""
+"""The clusters file: its keys, and one-line errors for invalid ones."""
 
 import tempfile
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Kubeconfigs as kubectl reads them: a table of what users and clusters may say, and what is refused."""
+"""Kubeconfigs as kubectl reads them: users, clusters and errors."""
 
 import base64
 import json
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelscope.config import ConfigError
-from accelscope.fleet.clusters.entry import AddressAccess, AgentsEntry, Identity, KubeconfigAccess, Server
-from accelscope.fleet.clusters.kubeconfig import default_clusters, kubeconfig_paths, read_kubeconfig, resolve
+from accelscope.fleet.clusters import AddressAccess, AgentsEntry, KubeconfigAccess, kubeconfig_paths
+from accelscope.fleet.kubeconfig import Identity, ResolvedServer, default_clusters, read_kubeconfig, resolve
 
 CA = base64.b64encode(b"a CA").decode()
 
@@ -37,7 +37,7 @@ users:
 
 def resolved(
     folder: Path, cluster: str = "server: https://a:6443", user: str = "{}"
-) -> tuple[Server, Identity]:
+) -> tuple[ResolvedServer, Identity]:
     path = kubeconfig(folder, cluster=cluster, user=user)
     return resolve(KubeconfigAccess(paths=(path,)))
 

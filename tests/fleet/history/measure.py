@@ -1,8 +1,8 @@
-"""What history and trends cost at 10,000 nodes x 8 devices, each with a pod. No test: it prints.
+"""The cost of history and trends at 10,000 nodes x 8 devices, each with a pod. Not a test: it prints figures.
 
     python -m tests.fleet.history.measure [nodes]
 
-Of each step the longest stretch without giving way to the loop, in processor time.
+Prints for each step the longest time without yielding to the loop, in processor time.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.fleet.store.measure import CLUSTERS, STARTED, node_name, node_snapshot, resident_mib
 
-from accelscope.fleet.history import History, SummaryScope
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.history_rings import SummaryScope
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.trends import Trends
@@ -41,7 +42,7 @@ def filled_store(nodes: int) -> FleetStore:
 
 
 def stretches(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
-    """Longest and all, in seconds."""
+    """The longest stretch and the total, in seconds."""
     longest = total = 0.0
     while True:
         start = time.thread_time()
@@ -55,7 +56,7 @@ def stretches(work: Coroutine[Any, Any, None]) -> tuple[float, float]:
     return longest, total
 
 
-def said(what: str, longest: float, total: float) -> None:
+def print_time(what: str, longest: float, total: float) -> None:
     print(f"{what:40} longest {longest * 1e3:6.1f} ms, all {total * 1e3:7.1f} ms")
 
 
@@ -63,27 +64,27 @@ def main() -> None:
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     store = filled_store(nodes)
     print(f"{len(store.devices)} devices, {len(store.pods)} pods, {resident_mib():.0f} MiB")
-    history = History()
+    history = FleetHistory()
     for minute in range(4):
-        said(f"record, minute {minute + 1}", *stretches(history.record(store, STARTED + 60 * minute)))
+        print_time(f"record, minute {minute + 1}", *stretches(history.record(store, STARTED + 60 * minute)))
     print(f"{resident_mib():.0f} MiB")
     trends = Trends(history)
     for minute in range(3):
-        said(f"trends, minute {minute + 1}", *stretches(trends.update(store)))
+        print_time(f"trends, minute {minute + 1}", *stretches(trends.update(store)))
     print(f"{resident_mib():.0f} MiB")
-    asked: tuple[tuple[SummaryScope, str | None], ...]
-    asked = ("fleet", None), ("cluster", "cluster-03"), ("namespace", "team-7")
-    for scope, key in asked:
+    scopes: tuple[tuple[SummaryScope, str | None], ...]
+    scopes = ("fleet", None), ("cluster", "cluster-03"), ("namespace", "team-7")
+    for scope, key in scopes:
         start = time.thread_time()
         history.summary(scope, key, 0, STARTED + 3600)
-        said(f"summary of {scope} {key or ''}", time.thread_time() - start, time.thread_time() - start)
+        print_time(f"summary of {scope} {key or ''}", time.thread_time() - start, time.thread_time() - start)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "history"
         start = time.perf_counter()
         asyncio.run(history.save(path))
         print(f"saved {path.stat().st_size / 2**20:.0f} MiB in {time.perf_counter() - start:.1f} s")
         start = time.perf_counter()
-        again = History()
+        again = FleetHistory()
         again.load(path)
         print(f"loaded in {time.perf_counter() - start:.1f} s: {len(again.devices)} devices")
 

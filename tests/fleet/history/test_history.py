@@ -1,4 +1,4 @@
-"""The recent past: what was read is in it, what was not is a gap."""
+"""Recent history: readings are recorded by the minute, and missing ones are gaps."""
 
 import logging
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
-from accelscope.fleet.history import History, HistoryLimits, HistorySeries
-from accelscope.fleet.history.rings import NOWHERE, Rings
+from accelscope.fleet.history import FleetHistory, HistoryLimits
+from accelscope.fleet.history_rings import NOWHERE, HistorySeries, Rings
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.model import Device
 
@@ -24,7 +24,7 @@ class Fleet:
     def __init__(self, *clusters: str, limits: HistoryLimits | None = None) -> None:
         self.clock = Clock(START)
         self.store: FleetStore = store_of(*clusters, clock=self.clock)
-        self.history = History(limits)
+        self.history = FleetHistory(limits)
 
     def read(
         self, cluster: str, node: str, *devices: Device, usages: Mapping[str, Device] | None = None
@@ -50,7 +50,7 @@ def gpu(id_: str, **values: object) -> Device:
     return device(id_, model="H100", memory_total_bytes=80 * GIB, **values)  # type: ignore[arg-type]
 
 
-def test_a_device_is_remembered_by_the_minute() -> None:
+def test_a_device_has_a_value_for_each_minute() -> None:
     fleet = Fleet("a")
     for power in (100.0, 200.0):
         fleet.read("a", "n1", gpu("x", power_watts=power, utilization_ratio=0.123456))
@@ -63,7 +63,7 @@ def test_a_device_is_remembered_by_the_minute() -> None:
     assert series.source == "ring"
 
 
-def test_only_what_was_asked_for_is_shown() -> None:
+def test_a_series_contains_only_the_requested_time() -> None:
     fleet = Fleet("a")
     for power in (1.0, 2.0, 3.0, 4.0):
         fleet.read("a", "n1", gpu("x", power_watts=power))
@@ -76,7 +76,7 @@ def test_only_what_was_asked_for_is_shown() -> None:
 def test_a_stale_device_leaves_a_gap_and_never_a_zero() -> None:
     fleet = Fleet("a")
     fleet.read("a", "n1", gpu("x", power_watts=100.0))
-    fleet.minute(4)  # nothing new is read
+    fleet.minute(4)  # without new readings
     fleet.read("a", "n1", gpu("x", power_watts=300.0))
     fleet.minute()
     known = fleet.device("x").fields["power_watts"]
@@ -88,7 +88,7 @@ def test_a_stale_device_leaves_a_gap_and_never_a_zero() -> None:
     assert 0 not in total["devices"]
 
 
-def test_sums_are_of_the_clusters_that_were_asked_for() -> None:
+def test_sums_cover_only_the_requested_clusters() -> None:
     fleet = Fleet("a", "b")
     fleet.read("a", "n1", gpu("x", utilization_ratio=0.2, power_watts=100.0, temperature_celsius=50.0))
     fleet.read(
@@ -109,7 +109,7 @@ def test_sums_are_of_the_clusters_that_were_asked_for() -> None:
         "devices": 4,
         "devices_unhealthy": 1,
         "devices_allocated": 0,
-        "utilization_ratio": 0.6,  # of the three that tell
+        "utilization_ratio": 0.6,  # of the three that report it
         "memory_used_bytes": None,
         "memory_total_bytes": None,
         "power_watts": 500.0,
@@ -131,7 +131,7 @@ def test_used_and_total_memory_are_of_the_same_devices() -> None:
     assert (fields["memory_used_bytes"][-1], fields["memory_total_bytes"][-1]) == (20 * GIB, 80 * GIB)
 
 
-def test_a_namespace_has_its_own_share_of_what_its_devices_do() -> None:
+def test_a_namespace_has_its_own_use_of_shared_devices() -> None:
     fleet = Fleet("a")
     shared, alone = gpu("x", utilization_ratio=1.0, power_watts=300.0), gpu("y", power_watts=100.0)
     fleet.read("a", "n1", shared, alone, usages={"one/p": shared, "two/q": shared, "one/r": alone})
@@ -199,7 +199,7 @@ def test_keys_without_room_are_counted_and_logged_once(caplog: pytest.LogCapture
         for _ in range(2):
             fleet.read("a", "n1", *(gpu(id_, power_watts=1.0) for id_ in "wxyz"))
             fleet.minute()
-    assert fleet.history.refused == {"devices": 2}
+    assert fleet.history.dropped == {"devices": 2}
     assert [record.message for record in caplog.records].count(
         "history is full; charts and sums are incomplete"
     ) == 1
@@ -214,11 +214,11 @@ def test_a_device_that_left_makes_room_after_an_hour() -> None:
         fleet.read("a", "n1", gpu("new", power_watts=2.0))
         fleet.minute()
     assert fleet.device("old").fields["power_watts"][1] == 1.0
-    assert fleet.history.refused == {"devices": 1}
+    assert fleet.history.dropped == {"devices": 1}
     for _ in range(3):
         fleet.read("a", "n1", gpu("new", power_watts=2.0))
         fleet.minute()
-    assert fleet.history.refused == {}
+    assert fleet.history.dropped == {}
     assert fleet.device("new").fields["power_watts"][-2:] == [None, 2.0]
     assert fleet.device("old").fields["power_watts"] == [None] * 60
 
@@ -265,8 +265,8 @@ def test_only_gaps_are_filled_from_a_store() -> None:
         max_size=12,
     )
 )
-def test_rows_that_move_in_their_table_keep_their_past(minutes: list[dict[str, dict[str, int]]]) -> None:
-    """Nodes come back with other devices, in another order, and others take their places."""
+def test_rows_that_move_in_their_table_keep_their_history(minutes: list[dict[str, dict[str, int]]]) -> None:
+    """Nodes return with other devices in another order, and other rows take their positions."""
     fleet = Fleet("a")
     expected: dict[tuple[str, str], list[float | None]] = {}
     for number, nodes in enumerate(minutes):

@@ -1,4 +1,4 @@
-"""History over a restart: one file that is whole, or put aside."""
+"""History across restarts: a valid file is loaded, and an invalid one is renamed."""
 
 import asyncio
 import logging
@@ -14,7 +14,8 @@ from tests.fleet.history.test_history import Fleet, gpu
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB
 
-from accelscope.fleet.history import History, HistoryLimits, state_file
+from accelscope.fleet import history_rings
+from accelscope.fleet.history import FleetHistory, HistoryLimits
 
 
 def _fleet() -> Fleet:
@@ -33,7 +34,7 @@ def _saved(folder: Path) -> tuple[Fleet, Path]:
     return fleet, path
 
 
-def _answers(fleet: Fleet, history: History) -> list[object]:
+def _answers(fleet: Fleet, history: FleetHistory) -> list[object]:
     until = fleet.clock.now
     return [
         history.device("a", "n1", "nvidia:x", 0, until),
@@ -44,9 +45,9 @@ def _answers(fleet: Fleet, history: History) -> list[object]:
     ]
 
 
-def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
+def test_saved_history_is_loaded_after_a_restart(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
-    again = History()
+    again = FleetHistory()
     again.load(path)
     assert _answers(fleet, again) == _answers(fleet, fleet.history)
     assert again.device("a", "n1", "nvidia:x", 0, fleet.clock.now).fields["power_watts"][-3:] == [
@@ -57,9 +58,9 @@ def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
-def test_the_time_between_is_a_gap(tmp_path: Path) -> None:
+def test_the_time_between_two_processes_is_a_gap(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
-    fleet.history = History()
+    fleet.history = FleetHistory()
     fleet.history.load(path)
     fleet.clock.advance(120)
     fleet.read("a", "n1", gpu("x", power_watts=9.0))
@@ -67,9 +68,9 @@ def test_the_time_between_is_a_gap(tmp_path: Path) -> None:
     assert fleet.device("x").fields["power_watts"][-6:] == [1.0, 2.0, 3.0, None, None, 9.0]
 
 
-def test_after_a_day_nothing_of_it_is_left(tmp_path: Path) -> None:
+def test_saved_history_older_than_a_day_is_dropped(tmp_path: Path) -> None:
     fleet, path = _saved(tmp_path)
-    fleet.history = History()
+    fleet.history = FleetHistory()
     fleet.history.load(path)
     fleet.clock.advance(25 * 3600)
     fleet.read("a", "n1", gpu("x", power_watts=9.0))
@@ -78,15 +79,15 @@ def test_after_a_day_nothing_of_it_is_left(tmp_path: Path) -> None:
     assert len(fleet.history.pods) == 0
 
 
-def test_a_file_of_a_larger_fleet_fills_what_room_there_is(tmp_path: Path) -> None:
+def test_a_file_of_a_larger_fleet_is_loaded_up_to_the_limits(tmp_path: Path) -> None:
     _, path = _saved(tmp_path)
-    small = History(HistoryLimits(devices=1))
+    small = FleetHistory(HistoryLimits(devices=1))
     small.load(path)
     assert len(small.devices) == 1
 
 
 def test_a_missing_file_is_not_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    History().load(tmp_path / "history")
+    FleetHistory().load(tmp_path / "history")
     assert not caplog.records
     assert not list(tmp_path.iterdir())
 
@@ -134,7 +135,7 @@ def test_an_unreadable_file_is_renamed_and_logged(
 ) -> None:
     fleet, path = _saved(tmp_path)
     path.write_bytes(spoil(path.read_bytes()))  # type: ignore[operator]
-    history = History()
+    history = FleetHistory()
     history.load(path)
     assert len(history.devices) == 0
     [aside] = tmp_path.iterdir()
@@ -142,7 +143,7 @@ def test_an_unreadable_file_is_renamed_and_logged(
     [record] = caplog.records
     assert record.message == "cannot read the saved history; starting without it"
     assert record.__dict__["fields"]["reason"].startswith(reason)
-    fleet.history = history  # and goes on
+    fleet.history = history  # and continues to record
     run(history.save(path))
     assert path.exists()
 
@@ -152,10 +153,10 @@ def test_a_link_is_renamed_and_its_target_keeps_its_mode(
 ) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    _, victim = _saved(tmp_path)  # even a readable history: it is not the one that was saved here
+    _, victim = _saved(tmp_path)  # even a valid history: it was not saved here
     victim.chmod(0o644)
     (folder / "history").symlink_to(victim)
-    history = History()
+    history = FleetHistory()
     history.load(folder / "history")
     assert stat.S_IMODE(victim.stat().st_mode) == 0o644
     assert len(history.devices) == 0
@@ -165,19 +166,19 @@ def test_a_link_is_renamed_and_its_target_keeps_its_mode(
     assert record.message == "cannot read the saved history; starting without it"
 
 
-def test_a_file_that_is_no_history_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_file_without_history_keeps_its_mode(tmp_path: Path) -> None:
     victim, path = tmp_path / "victim", tmp_path / "history"
     victim.write_text("something else")
     victim.chmod(0o644)
     path.hardlink_to(victim)
-    History().load(path)
+    FleetHistory().load(path)
     assert stat.S_IMODE(victim.stat().st_mode) == 0o644
 
 
 def test_a_pipe_does_not_block_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "history"
     os.mkfifo(path)
-    start = threading.Thread(target=History().load, args=(path,), daemon=True)
+    start = threading.Thread(target=FleetHistory().load, args=(path,), daemon=True)
     start.start()
     start.join(20)
     assert not start.is_alive()
@@ -191,7 +192,7 @@ def test_the_number_of_renamed_files_is_limited(tmp_path: Path) -> None:
     for number in range(6):
         (tmp_path / f"history.broken-{number}").write_bytes(b"old")
     path.write_bytes(b"bad")
-    History().load(path)
+    FleetHistory().load(path)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -219,7 +220,7 @@ def test_a_full_disk_keeps_the_previous_file(
         scratch.touch()
         return Path("/dev/full").open("wb"), scratch
 
-    monkeypatch.setattr(state_file, "_open_scratch", on_a_full_disk)
+    monkeypatch.setattr(history_rings, "_open_scratch", on_a_full_disk)
     run(fleet.history.save(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
@@ -234,7 +235,7 @@ def test_the_file_is_private(tmp_path: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)  # as an earlier version left it
-    History().load(path)
+    FleetHistory().load(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
     run(fleet.history.save(path))
@@ -256,11 +257,11 @@ def test_a_link_in_its_folder_is_not_written_through(tmp_path: Path, name: str) 
 def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     _, path = _saved(tmp_path)
     (tmp_path / ".history.abc123.new").write_bytes(b"half")
-    History().load(path)
+    FleetHistory().load(path)
     assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
-def test_a_minute_that_passes_while_it_is_saved_does_no_harm(tmp_path: Path) -> None:
+def test_a_minute_that_passes_during_a_save_does_not_damage_the_file(tmp_path: Path) -> None:
     fleet, path = _fleet(), tmp_path / "history"
 
     async def both() -> None:
@@ -270,7 +271,7 @@ def test_a_minute_that_passes_while_it_is_saved_does_no_harm(tmp_path: Path) -> 
         await saving
 
     run(both())
-    again = History()
+    again = FleetHistory()
     again.load(path)
     fields = again.device("a", "n1", "nvidia:x", 0, fleet.clock.now).fields
     known = [value for value in fields["power_watts"] if value is not None]

@@ -1,4 +1,4 @@
-"""The files of the page: how they are found, and where the page is built, whether it fits its server."""
+"""The files of the page: how they are found, and whether a built page fits its server."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_the_page_needs_nothing_that_its_policy_forbids(page: BuiltPage, index: 
 
 
 def test_the_page_is_small(page: BuiltPage, index: str) -> None:
-    """What a first visit takes, compressed: seconds on a bad line."""
+    """The compressed size of a first visit, which takes seconds over a slow connection."""
     paths = ["/", *re.findall(r'(?:src|href)="([^"]+)"', index)]
     sizes = [len(found.compressed or found.content) for path in paths if (found := page.file(path))]
     assert sum(sizes) < 300 << 10

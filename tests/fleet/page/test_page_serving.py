@@ -1,4 +1,4 @@
-"""The page over HTTP: which path gets what, for whom, how it may be kept, and what it may do in a browser."""
+"""The page over HTTP: paths, access, caching and content policy."""
 
 import gzip
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ FILES = {
 }
 PAGE = BuiltPage(FILES)
 NO_PAGE = BuiltPage({})
-# What browsers say when somebody follows a link, and what they say for a script.
+# Accept headers of browsers, for a link and for a script.
 FOLLOWS = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 ANYTHING = {"Accept": "*/*"}
 
 Answer = tuple[int, Mapping[str, str], bytes]
 
 
-def asked(
+def request(
     path: str,
     headers: Mapping[str, str] = ANYTHING,
     *,
@@ -41,13 +41,13 @@ def asked(
     page: BuiltPage = PAGE,
     access: AccessControl | None = None,
 ) -> Answer:
-    """What the page's server says, with nothing decoded."""
+    """The raw response of the server of the page."""
 
     async def body() -> Answer:
         async with (
             serving(page=page, access=access) as client,
             aiohttp.ClientSession(auto_decompress=False) as session,
-            # As it is: a client tidies up dots by itself.
+            # The raw path: clients normalise dots.
             session.request(
                 method,
                 URL(client.base + path, encoded=True),
@@ -71,7 +71,7 @@ def asked(
     ],
 )
 def test_files_are_served_without_a_token(path: str, content: bytes, media_type: str) -> None:
-    status, headers, body = asked(path)
+    status, headers, body = request(path)
     assert (status, headers["Content-Type"], body) == (200, media_type, content)
 
 
@@ -90,11 +90,11 @@ def test_files_are_served_without_a_token(path: str, content: bytes, media_type:
     ],
 )
 def test_paths_of_the_page_return_html_only_to_browsers(path: str) -> None:
-    status, headers, body = asked(path, FOLLOWS)
+    status, headers, body = request(path, FOLLOWS)
     assert (status, body) == (200, INDEX)
     assert headers["Cache-Control"] == "no-cache"
     for accept in ("*/*", "application/json", "image/avif,*/*;q=0.8", "text/html;q=0, */*"):
-        status, headers, _ = asked(path, {"Accept": accept})
+        status, headers, _ = request(path, {"Accept": accept})
         assert (status, headers["Content-Type"]) == (404, "application/problem+json")
 
 
@@ -116,16 +116,16 @@ def test_paths_of_the_page_return_html_only_to_browsers(path: str) -> None:
     ],
 )
 def test_unknown_paths_of_the_api_do_not_return_the_page(path: str) -> None:
-    status, headers, _ = asked(path, FOLLOWS)
+    status, headers, _ = request(path, FOLLOWS)
     assert (status, headers["Content-Type"]) == (404, "application/problem+json")
 
 
 def test_routes_of_the_api_take_precedence_over_the_page() -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/api/v1/nodes"):
-        status, _, body = asked(path, FOLLOWS)
+        status, _, body = request(path, FOLLOWS)
         assert status == 200
         assert body != INDEX
-    assert asked("/api/v1/clusters/berlin/refresh", FOLLOWS)[0] == 405
+    assert request("/api/v1/clusters/berlin/refresh", FOLLOWS)[0] == 405
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_routes_of_the_api_take_precedence_over_the_page() -> None:
     ],
 )
 def test_only_built_files_are_served(path: str) -> None:
-    status, _, body = asked(path)
+    status, _, body = request(path)
     assert (status, body in FILES.values()) == (404, False)
-    status, _, body = asked(path, FOLLOWS)
+    status, _, body = request(path, FOLLOWS)
     assert status == 404 or body == INDEX
 
 
@@ -155,43 +155,43 @@ def test_only_files_with_a_hash_in_their_name_are_cached_forever() -> None:
         ("/", "no-cache"),
         ("/favicon.svg", "no-cache"),
     ]:
-        assert asked(path)[1]["Cache-Control"] == kept
+        assert request(path)[1]["Cache-Control"] == kept
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/berlin/alpha", "/assets/main-B4kZ_x9-.js"])
 def test_a_cached_file_is_not_sent_again(path: str) -> None:
-    _, headers, _ = asked(path, FOLLOWS)
-    status, again, body = asked(
+    _, headers, _ = request(path, FOLLOWS)
+    status, again, body = request(
         path, {**FOLLOWS, "If-None-Match": headers["ETag"], "Accept-Encoding": "gzip"}
     )
     assert (status, body) == (304, b"")
     assert again["ETag"] == headers["ETag"]
     assert "Content-Security-Policy" in again
-    assert asked(path, {**FOLLOWS, "If-None-Match": '"another"'})[0] == 200
+    assert request(path, {**FOLLOWS, "If-None-Match": '"another"'})[0] == 200
 
 
 def test_another_build_has_other_etags() -> None:
     other = BuiltPage({**FILES, "index.html": INDEX + b" "})
-    assert asked("/", page=other)[1]["ETag"] != asked("/")[1]["ETag"]
-    assert asked("/favicon.svg", page=other)[1]["ETag"] == asked("/favicon.svg")[1]["ETag"]
+    assert request("/", page=other)[1]["ETag"] != request("/")[1]["ETag"]
+    assert request("/favicon.svg", page=other)[1]["ETag"] == request("/favicon.svg")[1]["ETag"]
 
 
 def test_files_are_compressed_if_the_client_accepts_gzip() -> None:
     for path, content in [("/", INDEX), ("/assets/main-B4kZ_x9-.js", SCRIPT)]:
-        _, headers, body = asked(path, {"Accept-Encoding": "gzip, deflate, br"})
+        _, headers, body = request(path, {"Accept-Encoding": "gzip, deflate, br"})
         assert headers["Content-Encoding"] == "gzip"
         assert "Accept-Encoding" in headers["Vary"]
         assert len(body) < len(content)
         assert gzip.decompress(body) == content
-    assert "Content-Encoding" not in asked("/favicon.svg", {"Accept-Encoding": "gzip"})[1], "too small"
+    assert "Content-Encoding" not in request("/favicon.svg", {"Accept-Encoding": "gzip"})[1], "too small"
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes", "/assets/main-B4kZ_x9-.js"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 def test_head_returns_the_same_headers_without_content(path: str, encoding: str) -> None:
     headers = {"Accept-Encoding": encoding, **FOLLOWS}
-    _, whole, body = asked(path, headers)
-    status, head, nothing = asked(path, headers, method="HEAD")
+    _, whole, body = request(path, headers)
+    status, head, nothing = request(path, headers, method="HEAD")
     assert (status, nothing) == (200, b"")
     assert int(head["Content-Length"]) == len(body)
     for name in ("Content-Type", "ETag", "Cache-Control", "Content-Security-Policy"):
@@ -199,16 +199,16 @@ def test_head_returns_the_same_headers_without_content(path: str, encoding: str)
 
 
 def test_unsupported_methods_are_rejected() -> None:
-    status, headers, _ = asked("/", method="POST")
+    status, headers, _ = request("/", method="POST")
     assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
-    status, headers, _ = asked("/", method="OPTIONS")
+    status, headers, _ = request("/", method="OPTIONS")
     assert (status, headers["Allow"]) == (204, "GET, HEAD, OPTIONS")
-    assert asked("/nodes", FOLLOWS, method="POST")[0] == 404
+    assert request("/nodes", FOLLOWS, method="POST")[0] == 404
 
 
 @pytest.mark.parametrize("page", [PAGE, NO_PAGE], ids=["built", "not built"])
 def test_the_content_policy_allows_only_the_own_server(page: BuiltPage) -> None:
-    _, headers, _ = asked("/", page=page)
+    _, headers, _ = request("/", page=page)
     policy = dict(
         directive.strip().split(" ", 1) for directive in headers["Content-Security-Policy"].split(";")
     )
@@ -231,10 +231,10 @@ def test_the_content_policy_allows_only_the_own_server(page: BuiltPage) -> None:
 
 def test_the_page_needs_no_token_and_the_data_does(tmp_path: Path) -> None:
     access = AccessControl(tokens=TokensFile(str(tokens_file(tmp_path))))
-    assert asked("/", access=access)[0] == 200
-    assert asked("/nodes/berlin/alpha", FOLLOWS, access=access)[0] == 200
-    assert asked("/assets/main-B4kZ_x9-.js", access=access)[0] == 200
-    assert asked("/api/v1/nodes", access=access)[0] == 401
+    assert request("/", access=access)[0] == 200
+    assert request("/nodes/berlin/alpha", FOLLOWS, access=access)[0] == 200
+    assert request("/assets/main-B4kZ_x9-.js", access=access)[0] == 200
+    assert request("/api/v1/nodes", access=access)[0] == 401
 
 
 async def test_the_page_does_not_count_against_the_rate_limit() -> None:
@@ -261,8 +261,8 @@ async def test_requests_for_the_page_are_counted_together() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/nodes/berlin/alpha"])
-def test_without_a_built_page_the_answer_explains_how_to_build_it(path: str) -> None:
-    status, headers, body = asked(path, FOLLOWS, page=NO_PAGE)
+def test_without_a_built_page_the_response_explains_how_to_build_it(path: str) -> None:
+    status, headers, body = request(path, FOLLOWS, page=NO_PAGE)
     assert (status, headers["Content-Type"]) == (404, "text/html; charset=utf-8")
     assert headers["Cache-Control"] == "no-store"
     assert b"make page" in body
@@ -271,12 +271,12 @@ def test_without_a_built_page_the_answer_explains_how_to_build_it(path: str) -> 
 
 def test_the_api_works_without_a_page() -> None:
     for path in ("/readyz", "/healthz", "/docs", "/api/v1/nodes"):
-        assert asked(path, page=NO_PAGE)[0] == 200
-    assert asked("/favicon.svg", page=NO_PAGE)[0] == 404
-    assert asked("/nodes", page=NO_PAGE)[1]["Content-Type"] == "application/problem+json"
+        assert request(path, page=NO_PAGE)[0] == 200
+    assert request("/favicon.svg", page=NO_PAGE)[0] == 404
+    assert request("/nodes", page=NO_PAGE)[1]["Content-Type"] == "application/problem+json"
 
 
 def test_no_file_is_served_without_the_index() -> None:
     half = BuiltPage({"assets/main-B4kZ_x9-.js": SCRIPT})
-    assert asked("/", page=half)[0] == 404
-    assert asked("/assets/main-B4kZ_x9-.js", page=half)[0] == 404
+    assert request("/", page=half)[0] == 404
+    assert request("/assets/main-B4kZ_x9-.js", page=half)[0] == 404

@@ -1,4 +1,4 @@
-"""An engine that runs in a test, and what may be asked of it."""
+"""An engine that runs in a test, and its queries."""
 
 import asyncio
 import time
@@ -10,11 +10,11 @@ from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.config import ConfigError
 from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.refresh.engine import ClusterList, Engine
-from accelscope.fleet.refresh.source_loop import Pacing
+from accelscope.fleet.refresh import ClusterList, Engine
 from accelscope.fleet.rows import ClusterView, SourceView
+from accelscope.fleet.sources.round import Pacing
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.store.query import Condition, RowQuery
 
 PACING = Pacing(interval_seconds=0.2, timeout_seconds=PATIENCE_SECONDS, concurrency=8, per_second=10_000)
 
@@ -51,7 +51,9 @@ class Running:
         return next(source for source in self.cluster(id_).sources if source.kind == kind)
 
     def nodes(self, **fields: str) -> list[Any]:
-        query = Query(where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000)
+        query = RowQuery(
+            where=tuple(Condition(name, "=", value) for name, value in fields.items()), limit=1000
+        )
         return self.store.nodes.rows(self.store.nodes.select(query).positions)
 
     async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS / 2) -> None:
@@ -69,7 +71,7 @@ async def nothing(_: float) -> None:
 async def engine_over(
     *entries: ClusterEntry, clusters: ClusterList | None = None, pacing: Pacing = PACING, **store: float
 ) -> AsyncIterator[Running]:
-    """Over these, or over a list that changes."""
+    """An engine over these clusters, or over a list that changes."""
     fleet = FleetStore(**store)  # type: ignore[arg-type]
     engine = Engine(fleet, clusters or Clusters(*entries), pacing=pacing, each_minute=nothing)
     task = asyncio.create_task(engine.run())

@@ -1,10 +1,10 @@
-"""Which nodes need not be asked by commands, since an agent tells of them."""
+"""Nodes that an agent reports need no commands in driver pods."""
 
 from dataclasses import replace
 
 from tests.fleet.store.nodes import Clock
 
-from accelscope.fleet.refresh.cluster_run import AgentCoverage
+from accelscope.fleet.refresh import AgentCoverage
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceKind
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
@@ -29,7 +29,7 @@ def report(
     return NodeReport(node="n1", source=source, taken_at=clock.now - age, snapshot=shown)
 
 
-def test_coverage_ends_with_the_age_of_the_reading_although_the_agent_answers() -> None:
+def test_coverage_ends_with_the_age_of_the_reading_although_the_agent_responds() -> None:
     clock = Clock()
     coverage = AgentCoverage(60.0, clock=clock)
     coverage.update(report(clock, age=20.0))

@@ -1,4 +1,4 @@
-"""The engine over clusters that answer, hang, lie, and come and go."""
+"""The engine over clusters that work, hang, return invalid data, appear and disappear."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ async def test_each_node_is_read_by_the_source_with_the_highest_precedence() -> 
         assert running.engine.unready() is None
 
 
-async def test_no_command_runs_before_agents_were_asked() -> None:
+async def test_no_command_runs_before_agents_were_read() -> None:
     cluster = with_agents(2)
     cluster.command = smi
     answer = cluster.agents["agent-0"]
@@ -91,7 +91,7 @@ async def test_no_command_runs_before_agents_were_asked() -> None:
         engine_over(everything("berlin", access_to(server))) as running,
     ):
         await running.until(lambda: any(row.node == "node-x" for row in running.nodes(state="fresh")))
-        commands = [request.path for request in cluster.asked if request.path.endswith("/exec")]
+        commands = [request.path for request in cluster.requests if request.path.endswith("/exec")]
         assert {path.split("/")[-2] for path in commands} == {"driver-node-x"}
 
 
@@ -142,7 +142,7 @@ async def test_failing_clusters_do_not_affect_others() -> None:
         running = await stack.enter_async_context(engine_over(*entries, pacing=pacing))
         await running.until(lambda: len(running.nodes(cluster="good", state="fresh")) == 5)
         await running.until(lambda: len(running.nodes(cluster="slow", state="fresh")) == 3)
-        # The reasons too: a busy machine may have had others before.
+        # Compares the reasons too, because a busy machine may have caused other failures before.
         await running.until(lambda: running.cluster("hanging").reachable is False)
         await running.until(lambda: running.cluster("hanging").reason == "timeout")
         await running.until(lambda: running.cluster("absent").reachable is False)
@@ -168,7 +168,7 @@ async def test_a_revoked_token_is_reported_and_readings_age() -> None:
         ) as running,
     ):
         await running.until(lambda: len(running.nodes(state="fresh")) == 3)
-        # Watches that are open stay open, as those of an API server do.
+        # Open watches stay open, as with a real API server.
         cluster.refusal = lambda request: status(401, "Unauthorized")
         await running.until(lambda: running.cluster("berlin").reachable is False)
         assert running.cluster("berlin").reason == "unauthorized"
@@ -213,7 +213,7 @@ async def test_a_cluster_declared_without_accelerators_is_not_contacted() -> Non
         engine_over(everything("berlin", access_to(server), gpu="false")) as running,
     ):
         await asyncio.sleep(0.3)
-        assert cluster.asked == []
+        assert cluster.requests == []
         assert running.engine.unready() is None
         view = running.cluster("berlin")
         assert (view.gpu, view.gpu_setting, view.reachable) == (False, "false", None)
@@ -359,9 +359,9 @@ def test_a_lasting_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> N
             )
 
     run(go())
-    said = [record.getMessage() for record in caplog.records]
-    assert said.count("cluster is unreachable") == 1
-    assert said.count("source is down") == 3
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages.count("cluster is unreachable") == 1
+    assert messages.count("source is down") == 3
 
 
 def test_an_unexpected_error_in_a_source_fails_the_round(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""The engine over a simulated fleet: every source against what answers as whole clusters do."""
+"""The engine over a simulated fleet: every source against simulated clusters."""
 
 from collections import Counter
 from pathlib import Path

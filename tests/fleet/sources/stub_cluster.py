@@ -1,5 +1,5 @@
 """A cluster in the event loop of a test: the simulated Kubernetes API with objects of the test, and hooks for
-the answers of agents behind the pod proxy, for the output of commands in pods, and for refused requests.
+the responses of agents behind the pod proxy, for the output of commands in pods, and for rejected requests.
 """
 
 import gzip
@@ -99,7 +99,7 @@ class StubCluster:
         self.command: CommandAnswer = lambda pod, command: ("", 1)
         self.refusal: Callable[[web.BaseRequest], web.Response | None] = lambda request: None
         self.answer: Handler = self.honest
-        self.asked: list[web.BaseRequest] = []
+        self.requests: list[web.BaseRequest] = []
         self.at_once = 0
         self.most_at_once = 0
 
@@ -130,7 +130,7 @@ class StubCluster:
             yield server
 
     async def honest(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         if (refused := self.refusal(request)) is not None:
             return refused
         if match := _PROXY.fullmatch(request.path):

@@ -1,4 +1,4 @@
-"""Agents of a cluster, through the pod proxy and straight, as they answer and as they fail to."""
+"""Agents of a cluster, read through the pod proxy and directly, with and without failures."""
 
 import asyncio
 import gzip
@@ -73,8 +73,8 @@ async def test_an_agent_sends_its_document_only_when_it_has_changed() -> None:
     cluster.add_agent("agent-a", "node-a", answering(document(), tag='W/"1-1"', age=3.0))
     async with agents_of(cluster) as agents:
         before = time.time()
-        outcome, said = await one_round(agents)
-        report = said["node-a"]
+        outcome, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert to_builtins(report.snapshot) == to_builtins(read_snapshot(document()))
         assert before - 3.1 <= report.taken_at <= time.time() - 2.9
@@ -82,13 +82,13 @@ async def test_an_agent_sends_its_document_only_when_it_has_changed() -> None:
         assert outcome == SourceOutcome(up=True, expected=1, answered=1)
         assert agents.sees_accelerators()
 
-        outcome, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeUnchanged)
+        outcome, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeUnchanged)
         assert outcome.answered == 1
 
         cluster.agents["agent-a"] = answering(document(), tag='W/"1-2"', age=0.5)
-        _, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeReport)
+        _, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeReport)
 
 
 async def test_a_document_compressed_in_several_members_is_stored_completely() -> None:
@@ -103,7 +103,7 @@ async def test_a_document_compressed_in_several_members_is_stored_completely() -
     store = FleetStore()
     store.declare([ClusterView(id="berlin")])
     async with agents_of(cluster) as agents:
-        await agents.refresh(lambda saying: store.take("berlin", saying))
+        await agents.refresh(lambda update: store.take("berlin", update))
     kept = store.snapshot("berlin", "node-a")
     assert kept is not None
     assert kept.devices == read_snapshot(document()).devices
@@ -113,16 +113,16 @@ async def test_a_document_compressed_in_several_members_is_stored_completely() -
 async def test_the_clock_of_an_agent_without_age_is_corrected_by_its_date_header(off_seconds: float) -> None:
     cluster = StubCluster()
     there = time.time() + off_seconds
-    told = json.dumps({**document(), "taken_at": there - 5}).encode()
+    content = json.dumps({**document(), "taken_at": there - 5}).encode()
 
     async def answer(_: web.BaseRequest) -> web.Response:
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(there))
-        return web.Response(body=told, headers={"Date": date})
+        return web.Response(body=content, headers={"Date": date})
 
     cluster.add_agent("agent-a", "node-a", answer)
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        report = said["node-a"]
+        _, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert abs(time.time() - 5 - report.taken_at) < 3
         assert report.document == b""  # it was not compressed
@@ -142,19 +142,19 @@ def test_the_token_goes_in_a_header_that_the_proxy_passes_on(tmp_path: Path) -> 
 
         cluster.add_agent("agent-a", "node-a", answer)
         async with agents_of(cluster, AgentsEntry(token_file=str(token))) as agents:
-            outcome, said = await one_round(agents)
-            assert isinstance(said["node-a"], NodeReport)
-            assert "Authorization" not in cluster.asked[-1].headers
+            outcome, updates = await one_round(agents)
+            assert isinstance(updates["node-a"], NodeReport)
+            assert "Authorization" not in cluster.requests[-1].headers
 
             cluster.agents["agent-a"] = lambda _: refuse()
-            outcome, said = await one_round(agents)
-            failure = said["node-a"]
+            outcome, updates = await one_round(agents)
+            failure = updates["node-a"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == "unauthorized"
             assert "s3cret" not in failure.text
 
             token.unlink()
-            outcome, said = await one_round(agents)
+            outcome, updates = await one_round(agents)
             assert not outcome.up
             assert outcome.reason == "unauthorized"
             assert str(token) in (outcome.text or "")
@@ -211,17 +211,17 @@ async def test_an_invalid_agent_affects_only_its_own_node(bad: Any, reason: str)
     for number in range(3):
         cluster.add_agent(f"agent-{number}", f"node-{number}", answering(document()))
     async with agents_of(cluster, timeout_seconds=5.0 if bad is hang else 60.0) as agents:
-        outcome, said = await one_round(agents)
-        failure = said.pop("node-bad")
+        outcome, updates = await one_round(agents)
+        failure = updates.pop("node-bad")
         assert isinstance(failure, NodeFailure)
         assert failure.reason == reason
         assert failure.incompatible == (reason == "incompatible")
-        assert all(isinstance(saying, NodeReport) for saying in said.values())
+        assert all(isinstance(update, NodeReport) for update in updates.values())
         assert (outcome.up, outcome.expected, outcome.answered) == (True, 4, 3)
         assert outcome.reason == reason
-        _, said = await one_round(agents)
-        assert isinstance(said["node-bad"], NodeFailure)
-        assert said["node-bad"].reason == reason
+        _, updates = await one_round(agents)
+        assert isinstance(updates["node-bad"], NodeFailure)
+        assert updates["node-bad"].reason == reason
 
 
 async def test_a_large_document_is_read_too() -> None:
@@ -230,10 +230,10 @@ async def test_a_large_document_is_read_too() -> None:
     large["labels"] = [[f"label{number}", "x" * 1000] for number in range(3000)]
     cluster.add_agent("agent-a", "node-a", answering(large, tag='"1"'))
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeReport)
-        _, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeUnchanged)
+        _, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeReport)
+        _, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeUnchanged)
 
 
 async def test_slow_large_documents_of_one_cluster_do_not_delay_other_clusters() -> None:
@@ -260,11 +260,11 @@ async def test_slow_large_documents_of_one_cluster_do_not_delay_other_clusters()
         agents_of(good, loop_throttle=share) as agents,
     ):
         waiting = asyncio.create_task(one_round(held_up))
-        while stuck < 3 + 2:  # each once, and then as many as large ones may come at a time
+        while stuck < 3 + 2:  # each once, and then as many as the limit of large responses
             await asyncio.sleep(0.01)
         async with asyncio.timeout(10):
-            _, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeReport)
+            _, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeReport)
         assert not waiting.done()
         waiting.cancel()
         over.set()
@@ -278,14 +278,14 @@ async def test_an_agent_that_exceeds_the_limits_of_a_node_is_rejected() -> None:
     cluster.add_agent("agent-a", "node-a", answering(crowd, tag='"1"'))
     async with agents_of(cluster) as agents:
         for _ in range(2):
-            _, said = await one_round(agents)
-            failure = said["node-a"]
+            _, updates = await one_round(agents)
+            failure = updates["node-a"]
             assert isinstance(failure, NodeFailure)
             assert failure.reason == "too_large"
             assert "1025 devices" in failure.text
 
 
-async def test_impossible_numbers_are_left_out_and_listed_in_the_remark() -> None:
+async def test_impossible_numbers_are_omitted_and_listed_in_the_remark() -> None:
     cluster = StubCluster()
     spoilt, other = document(), document("nvidia-h100x8")
     spoilt["devices"][0]["power_watts"] = -1e308
@@ -293,10 +293,10 @@ async def test_impossible_numbers_are_left_out_and_listed_in_the_remark() -> Non
     cluster.add_agent("agent-b", "node-b", answering(spoilt))
     cluster.add_agent("agent-c", "node-b", answering(other))
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        for report in said.values():
+        _, updates = await one_round(agents)
+        for report in updates.values():
             assert isinstance(report, NodeReport)
-            assert report.remark == "values out of range were left out: power_watts"
+            assert report.remark == "values out of range were omitted: power_watts"
             assert report.document == b""
             assert all((d.power_watts or 0.0) >= 0 for d in report.snapshot.devices)
 
@@ -305,8 +305,8 @@ async def test_a_pod_that_is_not_ready_is_not_read_and_pods_come_and_go() -> Non
     cluster = StubCluster()
     cluster.add_agent("agent-a", "node-a", answering(document()), ready=False)
     async with agents_of(cluster) as agents:
-        outcome, said = await one_round(agents)
-        failure = said["node-a"]
+        outcome, updates = await one_round(agents)
+        failure = updates["node-a"]
         assert isinstance(failure, NodeFailure)
         assert failure.reason == "not_ready"
         assert (outcome.up, outcome.expected, outcome.answered) == (False, 1, 0)
@@ -315,17 +315,17 @@ async def test_a_pod_that_is_not_ready_is_not_read_and_pods_come_and_go() -> Non
         cluster.put("pods", pod)
         while not outcome.answered:
             await asyncio.sleep(0.02)
-            outcome, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeReport)
+            outcome, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeReport)
         cluster.put("pods", pod, "DELETED")
         while outcome.expected:
             await asyncio.sleep(0.02)
-            outcome, said = await one_round(agents)
+            outcome, updates = await one_round(agents)
         assert outcome == SourceOutcome(up=True)
 
 
 def vendor_agent(vendor: str, tag: str) -> dict[str, Any]:
-    """What an agent that reads one vendor's devices says of the mixed node."""
+    """The snapshot of an agent that reads one vendor's devices of the mixed node."""
     mixed = document("mixed")
     own = {device["id"] for device in mixed["devices"] if device["vendor"] == vendor}
     mixed["devices"] = [device for device in mixed["devices"] if device["id"] in own]
@@ -347,8 +347,8 @@ async def test_agents_of_several_vendors_on_a_node_are_merged() -> None:
         answer = answering(vendor_agent(vendor, vendor), tag=f'"{vendor}-1"', age=1.0)
         cluster.add_agent(f"agent-{vendor}", "node-a", answer)
     async with agents_of(cluster) as agents:
-        outcome, said = await one_round(agents)
-        report = said["node-a"]
+        outcome, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert outcome == SourceOutcome(up=True, expected=1, answered=1)
         snapshot = report.snapshot
@@ -358,12 +358,12 @@ async def test_agents_of_several_vendors_on_a_node_are_merged() -> None:
         assert set(snapshot.pod_usages) == set(whole.pod_usages)
         assert {reader.vendor for reader in snapshot.readers} == {d.vendor for d in whole.devices}
 
-        _, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeUnchanged)
+        _, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeUnchanged)
 
         cluster.agents["agent-nvidia"] = refused
-        _, said = await one_round(agents)
-        report = said["node-a"]
+        _, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         nvidia = [device for device in report.snapshot.devices if device.vendor is Vendor("nvidia")]
         others = [device for device in report.snapshot.devices if device.vendor is not Vendor("nvidia")]
@@ -374,8 +374,8 @@ async def test_agents_of_several_vendors_on_a_node_are_merged() -> None:
 
         for vendor in vendors:
             cluster.agents[f"agent-{vendor}"] = refused
-        outcome, said = await one_round(agents)
-        assert isinstance(said["node-a"], NodeFailure)
+        outcome, updates = await one_round(agents)
+        assert isinstance(updates["node-a"], NodeFailure)
         assert not outcome.up
 
 
@@ -384,8 +384,8 @@ async def test_devices_of_an_agent_that_is_not_ready_stay_listed_beside_another_
     for vendor in ("amd", "nvidia"):
         cluster.add_agent(f"agent-{vendor}", "node-a", answering(vendor_agent(vendor, vendor), age=1.0))
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        report = said["node-a"]
+        _, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         before = {device.id for device in report.snapshot.devices}
         pod = cluster.pods["agent-nvidia"]
@@ -393,14 +393,14 @@ async def test_devices_of_an_agent_that_is_not_ready_stay_listed_beside_another_
         cluster.put("pods", pod)
         while agents._pods.items["accelscope-system/agent-nvidia"].ready:
             await asyncio.sleep(0.02)
-        _, said = await one_round(agents)
-        report = said["node-a"]
+        _, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert {device.id for device in report.snapshot.devices} == before
         stale = {device.vendor for device in report.snapshot.devices if device.stale}
         assert stale == {Vendor("nvidia")}
         reasons = {device.health.reason for device in report.snapshot.devices if device.stale}
-        assert reasons == {"its agent does not answer: the agent's pod agent-nvidia is not ready"}
+        assert reasons == {"its agent does not respond: the agent's pod agent-nvidia is not ready"}
 
 
 async def test_a_node_with_several_agents_that_all_fail_names_each_reason() -> None:
@@ -408,8 +408,8 @@ async def test_a_node_with_several_agents_that_all_fail_names_each_reason() -> N
     cluster.add_agent("agent-a", "node-a", refused)
     cluster.add_agent("agent-b", "node-a", answering(b"<html>"))
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        failure = said["node-a"]
+        _, updates = await one_round(agents)
+        failure = updates["node-a"]
         assert isinstance(failure, NodeFailure)
         assert "connection refused" in failure.text
         assert "agent-b sent an invalid snapshot" in failure.text
@@ -421,8 +421,8 @@ async def test_each_device_is_listed_once_during_a_rollout_of_agents() -> None:
     cluster.add_agent("agent-old", "node-a", answering(old, age=20.0))
     cluster.add_agent("agent-new", "node-a", answering(document(), age=1.0))
     async with agents_of(cluster) as agents:
-        _, said = await one_round(agents)
-        report = said["node-a"]
+        _, updates = await one_round(agents)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert len(report.snapshot.devices) == len(document()["devices"])
         assert report.snapshot.labels == read_snapshot(document()).labels
@@ -443,17 +443,17 @@ async def test_concurrency_is_limited() -> None:
         assert cluster.most_at_once <= 4
 
 
-async def test_a_refresh_is_given_up_when_no_agent_is_reachable() -> None:
+async def test_a_refresh_ends_early_when_no_agent_is_reachable() -> None:
     cluster = StubCluster()
     for number in range(200):
         cluster.add_agent(f"agent-{number}", f"node-{number}", hang)
-    # Also the list of the pods has only so long.
+    # The timeout also applies to the list of pods.
     async with agents_of(cluster, concurrency=16, timeout_seconds=3.0) as agents:
-        outcome, said = await one_round(agents)
+        outcome, updates = await one_round(agents)
         assert not outcome.up
         assert outcome.reason == "timeout"
         assert outcome.expected == 200
-        assert len(said) < 64
+        assert len(updates) < 64
 
 
 async def test_missing_permission_to_list_pods_is_reported() -> None:
@@ -462,8 +462,8 @@ async def test_missing_permission_to_list_pods_is_reported() -> None:
         status(403, "pods is forbidden") if request.path.endswith("/pods") else None
     )
     async with agents_of(cluster) as agents:
-        outcome, said = await one_round(agents)
-        assert not said
+        outcome, updates = await one_round(agents)
+        assert not updates
         assert (outcome.up, outcome.reason) == (False, "forbidden")
 
 
@@ -478,8 +478,8 @@ async def test_agents_can_be_read_directly() -> None:
     async with served(answer) as agent:
         cluster.add_agent("agent-a", "node-a", answering({}), port=agent.port)
         async with agents_of(cluster, AgentsEntry(via="direct")) as agents:
-            _, said = await one_round(agents)
-            assert isinstance(said["node-a"], NodeReport)
-            _, said = await one_round(agents)
-            assert isinstance(said["node-a"], NodeUnchanged)
-        assert len(agent.asked) == 2
+            _, updates = await one_round(agents)
+            assert isinstance(updates["node-a"], NodeReport)
+            _, updates = await one_round(agents)
+            assert isinstance(updates["node-a"], NodeUnchanged)
+        assert len(agent.requests) == 2

@@ -1,4 +1,4 @@
-"""Nodes as annotations of their objects tell of them."""
+"""Nodes read from annotations of Node objects."""
 
 import json
 import time
@@ -63,12 +63,12 @@ def annotated(**annotations: str) -> StubCluster:
     return cluster
 
 
-async def test_chips_of_a_node() -> None:
+async def test_devices_of_a_node_are_read_from_its_annotation() -> None:
     written = time.time() - 30
     async with source_of(annotated(npu=npu(CHIP, at=written))) as source:
-        outcome, said = await one_round(source)
+        outcome, updates = await one_round(source)
         assert outcome == SourceOutcome(up=True, expected=1, answered=1)
-        report = said["node-a"]
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert abs(report.taken_at - written) <= 1
         [device] = report.snapshot.devices
@@ -81,14 +81,14 @@ async def test_chips_of_a_node() -> None:
         assert device.utilization_ratio == 0.73
         assert device.memory_total_bytes == 64 << 30
         assert source.sees_accelerators()
-        _, said = await one_round(source)
-        assert isinstance(said["node-a"], NodeUnchanged)
+        _, updates = await one_round(source)
+        assert isinstance(updates["node-a"], NodeUnchanged)
 
 
 async def test_a_clock_that_is_ahead_does_not_make_a_reading_newer_than_now() -> None:
     async with source_of(annotated(npu=npu(CHIP, at=time.time() + 86400))) as source:
-        _, said = await one_round(source)
-        report = said["node-a"]
+        _, updates = await one_round(source)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert report.taken_at <= time.time()
 
@@ -104,8 +104,8 @@ async def test_our_annotation_takes_precedence_for_the_same_vendor() -> None:
         }
     )
     async with source_of(annotated(npu=npu(CHIP, at=1000.0), neutral=ours)) as source:
-        _, said = await one_round(source)
-        report = said["node-a"]
+        _, updates = await one_round(source)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert [device.id for device in report.snapshot.devices] == ["ascend:SERIAL-0", "nvidia:GPU-1"]
         assert report.taken_at > 1000.0
@@ -120,16 +120,16 @@ async def test_agents_of_several_vendors_write_an_annotation_each() -> None:
     keys = {f"{NEUTRAL}.{vendor}": ours(vendor) for vendor in ("nvidia", "furiosa")}
     cluster.nodes["node-a"] = node("node-a", annotations=keys)
     async with source_of(cluster) as source:
-        _, said = await one_round(source)
-        report = said["node-a"]
+        _, updates = await one_round(source)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert sorted(device.id for device in report.snapshot.devices) == ["furiosa:1", "nvidia:1"]
 
 
 async def test_an_unreadable_annotation_among_several_is_named() -> None:
     async with source_of(annotated(npu=npu(CHIP), neutral="{not json")) as source:
-        _, said = await one_round(source)
-        report = said["node-a"]
+        _, updates = await one_round(source)
+        report = updates["node-a"]
         assert isinstance(report, NodeReport)
         assert [device.id for device in report.snapshot.devices] == ["ascend:0000:c1:00.0-npu-2-0"]
         assert report.remark is not None
@@ -140,20 +140,20 @@ async def test_garbage_is_a_failure_of_its_node_only() -> None:
     cluster = annotated(npu="{not json")
     cluster.nodes["node-c"] = node("node-c", annotations={NPU: npu(CHIP)})
     async with source_of(cluster) as source:
-        outcome, said = await one_round(source)
-        failure = said["node-a"]
+        outcome, updates = await one_round(source)
+        failure = updates["node-a"]
         assert isinstance(failure, NodeFailure)
         assert failure.reason == "bad_answer"
         assert NPU in failure.text
-        assert isinstance(said["node-c"], NodeReport)
+        assert isinstance(updates["node-c"], NodeReport)
         assert (outcome.up, outcome.answered) == (True, 1)
 
         cluster.put("nodes", node("node-a", annotations={NPU: npu(CHIP)}))
         for _ in range(200):
-            _, said = await one_round(source)
-            if not isinstance(said["node-a"], NodeFailure):
+            _, updates = await one_round(source)
+            if not isinstance(updates["node-a"], NodeFailure):
                 break
-        assert isinstance(said["node-a"], NodeReport)
+        assert isinstance(updates["node-a"], NodeReport)
 
 
 def test_documents_of_our_own_sink_are_read() -> None:
@@ -192,7 +192,7 @@ def test_times_in_the_format_of_go_are_read(stamp: str, seconds: float) -> None:
         {"chip": 0, "health": "OK"},
     ],
 )
-def test_entries_without_an_id_are_left_out(chip: dict[str, Any]) -> None:
+def test_entries_without_an_id_are_omitted(chip: dict[str, Any]) -> None:
     assert len(npu_metrics(npu(chip, CHIP)).devices) == 1
     with pytest.raises(BadAnnotation):
         npu_metrics(npu(chip))

@@ -101,9 +101,9 @@ def clusters_with(command: Callable[[str, list[str]], tuple[str, int]] = smi, no
 
 async def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
     async with drivers_of(clusters_with()) as driver:
-        outcome, said = await one_round(driver)
+        outcome, updates = await one_round(driver)
         assert outcome == SourceOutcome(up=True, expected=1, answered=1)
-        report = said["node-0"]
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         first, second = report.snapshot.devices
         assert first.id == "nvidia:GPU-a0000000"
@@ -123,29 +123,29 @@ async def test_gpus_and_processes_of_a_node_without_an_agent() -> None:
 
 
 async def test_a_field_that_the_driver_does_not_support_is_queried_once() -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def old(pod: str, command: list[str]) -> tuple[str, int]:
-        asked.append(command)
+        commands.append(command)
         if "mig.mode.current" in command[1]:
             return 'Field "mig.mode.current" is not a valid field to query.\n', 2
         return smi(pod, command)
 
     async with drivers_of(clusters_with(old)) as driver:
         for _ in range(2):
-            _, said = await one_round(driver)
-            report = said["node-0"]
+            _, updates = await one_round(driver)
+            report = updates["node-0"]
             assert isinstance(report, NodeReport)
             assert len(report.snapshot.devices) == 2
-    assert sum("mig.mode.current" in command[1] for command in asked) == 1
-    assert driver.commands == len(asked) == 5
+    assert sum("mig.mode.current" in command[1] for command in commands) == 1
+    assert driver.commands == len(commands) == 5
 
 
 async def test_a_new_driver_pod_is_queried_for_all_fields_again() -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def upgraded(pod: str, command: list[str]) -> tuple[str, int]:
-        asked.append(command)
+        commands.append(command)
         if pod == "driver-0" and "mig.mode.current" in command[1]:
             return 'Field "mig.mode.current" is not a valid field to query.\n', 2
         if pod == "driver-0" and command[1] == "pmon" and command[3] == "um":
@@ -162,12 +162,12 @@ async def test_a_new_driver_pod_is_queried_for_all_fields_again() -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not any("gpu-operator/driver-1" in pods.items for pods in driver._pods):
                 await asyncio.sleep(0.02)
-        asked.clear()
-        _, said = await one_round(driver)
-        report = said["node-0"]
+        commands.clear()
+        _, updates = await one_round(driver)
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         assert [process.memory_bytes for process in report.snapshot.processes] == [900 << 20]
-        query, pmon = asked
+        query, pmon = commands
         assert "mig.mode.current" in query[1]
         assert pmon[3] == "um"
 
@@ -181,8 +181,8 @@ async def test_an_older_pmon_lists_processes_without_memory() -> None:
         return PMON_WITHOUT_MEMORY, 0
 
     async with drivers_of(clusters_with(old)) as driver:
-        _, said = await one_round(driver)
-        report = said["node-0"]
+        _, updates = await one_round(driver)
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         [process] = report.snapshot.processes
         assert process.pid == 4711
@@ -194,8 +194,8 @@ async def test_gpus_are_listed_when_processes_cannot_be_read() -> None:
         return smi(pod, command) if command[1] != "pmon" else ("Not supported on the device(s)\n", 3)
 
     async with drivers_of(clusters_with(half)) as driver:
-        _, said = await one_round(driver)
-        report = said["node-0"]
+        _, updates = await one_round(driver)
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         assert report.snapshot.processes == ()
         for device in report.snapshot.devices:
@@ -222,8 +222,8 @@ async def test_an_error_message_of_the_tool_is_the_reason_of_the_node(
     text: str, code: int, reason: str
 ) -> None:
     async with drivers_of(clusters_with(lambda pod, command: (text, code))) as driver:
-        outcome, said = await one_round(driver)
-        failure = said["node-0"]
+        outcome, updates = await one_round(driver)
+        failure = updates["node-0"]
         assert isinstance(failure, NodeFailure)
         assert failure.reason == reason
         assert failure.text.isprintable()
@@ -232,8 +232,8 @@ async def test_an_error_message_of_the_tool_is_the_reason_of_the_node(
 
 async def test_a_driver_without_a_gpu_is_a_node_without_devices() -> None:
     async with drivers_of(clusters_with(lambda pod, command: ("No devices were found\n", 6))) as driver:
-        outcome, said = await one_round(driver)
-        report = said["node-0"]
+        outcome, updates = await one_round(driver)
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         assert report.snapshot.devices == ()
         assert outcome.up
@@ -253,8 +253,8 @@ async def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
     async with drivers_of(clusters_with(flaky)) as driver:
         await one_round(driver)
         state["lost"] = True
-        _, said = await one_round(driver)
-        report = said["node-0"]
+        _, updates = await one_round(driver)
+        report = updates["node-0"]
         assert isinstance(report, NodeReport)
         assert {device.id: device.health.state for device in report.snapshot.devices} == {
             "nvidia:GPU-a0000000": HealthState.OK,
@@ -262,24 +262,24 @@ async def test_a_gpu_that_fell_off_the_bus_keeps_its_id() -> None:
         }
 
 
-async def test_nodes_with_an_agent_are_not_read_and_answers_are_cached() -> None:
+async def test_nodes_with_an_agent_are_not_read_and_results_are_cached() -> None:
     entry = ExecEntry(ttl_seconds=60, timeout_seconds=5, per_second=10_000)
     cluster = clusters_with(nodes=3)
     async with drivers_of(cluster, entry=entry, covered=lambda node: node == "node-1") as driver:
-        outcome, said = await one_round(driver)
-        assert set(said) == {"node-0", "node-2"}
+        outcome, updates = await one_round(driver)
+        assert set(updates) == {"node-0", "node-2"}
         assert outcome.expected == 2
         commands = driver.commands
-        _, said = await one_round(driver)
-        assert all(isinstance(saying, NodeUnchanged) for saying in said.values())
+        _, updates = await one_round(driver)
+        assert all(isinstance(update, NodeUnchanged) for update in updates.values())
         assert driver.commands == commands
 
 
 async def test_a_cluster_without_the_gpu_operator_is_not_an_error() -> None:
     async with drivers_of(StubCluster()) as driver:
-        outcome, said = await one_round(driver)
+        outcome, updates = await one_round(driver)
         assert outcome == SourceOutcome(up=True)
-        assert not said
+        assert not updates
 
 
 async def test_one_accessible_namespace_is_enough() -> None:
@@ -318,7 +318,7 @@ async def test_a_forbidden_namespace_is_reported_if_no_driver_is_found() -> None
         assert "pods is forbidden" in (outcome.text or "")
 
 
-async def test_a_revoked_permission_is_reported_while_drivers_still_answer() -> None:
+async def test_a_revoked_permission_is_reported_while_drivers_still_respond() -> None:
     cluster = clusters_with()
     async with drivers_of(cluster) as driver:
         outcome, _ = await one_round(driver)
@@ -332,15 +332,15 @@ async def test_a_revoked_permission_is_reported_while_drivers_still_answer() -> 
         assert "pods is forbidden" in (outcome.text or "")
 
 
-async def test_a_pod_that_is_not_ready_and_a_refused_command_are_failures_of_their_nodes() -> None:
+async def test_a_pod_that_is_not_ready_and_a_rejected_command_are_failures_of_their_nodes() -> None:
     cluster = clusters_with(nodes=2)
     cluster.pods["driver-0"] = driver_pod("driver-0", "node-0", ready=False)
     cluster.refusal = lambda request: (
         status(403, "pods/exec is forbidden") if request.path.endswith("/exec") else None
     )
     async with drivers_of(cluster) as driver:
-        outcome, said = await one_round(driver)
-        reasons = {node: saying.reason for node, saying in said.items() if isinstance(saying, NodeFailure)}
+        outcome, updates = await one_round(driver)
+        reasons = {node: update.reason for node, update in updates.items() if isinstance(update, NodeFailure)}
         assert reasons == {"node-0": "not_ready", "node-1": "forbidden"}
         assert not outcome.up
 

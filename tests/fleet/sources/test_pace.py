@@ -1,4 +1,4 @@
-"""How fast sources go, and that they leave the event loop to others."""
+"""The pace of sources, which leaves the event loop to other tasks."""
 
 import asyncio
 from collections import Counter
@@ -52,7 +52,7 @@ async def test_a_cancelled_waiter_does_not_block_others() -> None:
     )
 
 
-async def test_one_answer_is_decoded_in_an_iteration_of_the_loop() -> None:
+async def test_one_response_is_decoded_in_an_iteration_of_the_loop() -> None:
     share, passes = LoopThrottle(), Passes()
     worked: Counter[int] = Counter()
 

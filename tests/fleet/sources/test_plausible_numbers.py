@@ -1,4 +1,4 @@
-"""Numbers that cannot be, and more of everything than a node has: whatever source they come from."""
+"""Impossible numbers and the limits of a node, for all sources."""
 
 import json
 import math
@@ -9,11 +9,11 @@ import pytest
 from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
 from accelscope.fleet.sources.snapshots import (
     BadDocument,
-    TooLarge,
-    checked,
+    SnapshotTooLarge,
+    check_snapshot,
+    decode_light,
     decode_snapshot,
-    glance,
-    reported,
+    make_report,
 )
 from accelscope.model import AgentState, Device, Process, Sensor, Snapshot, Vendor
 
@@ -57,14 +57,14 @@ def snapshot(*devices: Device, processes: tuple[Process, ...] = (), taken_at: fl
     )
 
 
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 @pytest.mark.parametrize(("field", "value"), ABSURD)
 def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, value: float) -> None:
     result = decode(written({**DEVICE, field: value}, {**DEVICE, "id": "nvidia:b", "index": 1}))
     spoilt, good = result.snapshot.devices
     assert getattr(spoilt, field) is None
     assert (spoilt.id, good.index, good.power_watts) == ("nvidia:a", 1, 70.0)
-    assert not result.whole  # the document must not be read again as it came
+    assert not result.whole  # the document must not be decoded again without checks
     assert field in result.remark
 
 
@@ -72,11 +72,11 @@ def test_an_impossible_number_is_absent_and_listed(decode: Any, field: str, valu
 def test_an_impossible_number_of_an_assembled_snapshot_is_absent(field: str, value: float) -> None:
     fields: dict[str, Any] = {"vendor": Vendor("nvidia"), "id": "nvidia:a", field: value}
     device = Device(**fields)
-    saying = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
-    assert isinstance(saying, NodeReport)
-    assert getattr(saying.snapshot.devices[0], field) is None
-    assert saying.remark is not None
-    assert field in saying.remark
+    update = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    assert isinstance(update, NodeReport)
+    assert getattr(update.snapshot.devices[0], field) is None
+    assert update.remark is not None
+    assert field in update.remark
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_impossible_number_of_an_assembled_snapshot_is_absent(field: str, val
     ],
 )
 def test_unusual_but_possible_numbers_are_kept(field: str, value: float) -> None:
-    result = glance(written({**DEVICE, field: value}))
+    result = decode_light(written({**DEVICE, field: value}))
     assert (result.whole, result.remark) == (True, None)
     assert getattr(result.snapshot.devices[0], field) == value
 
@@ -110,23 +110,23 @@ def test_unusual_but_possible_numbers_are_kept(field: str, value: float) -> None
     ],
 )
 def test_host_usage_of_a_process_is_limited(field: str, value: float, kept: bool) -> None:
-    result = glance(written(DEVICE, processes=[{"pid": 7, "device": "nvidia:a", field: value}]))
+    result = decode_light(written(DEVICE, processes=[{"pid": 7, "device": "nvidia:a", field: value}]))
     assert getattr(result.snapshot.processes[0], field) == (value if kept else None)
     assert result.whole is kept
 
 
-def test_a_member_without_its_required_number_is_left_out() -> None:
+def test_a_member_without_its_required_number_is_omitted() -> None:
     hot = {**DEVICE, "sensors": [{"name": "die", "celsius": 1e9}, {"name": "board", "celsius": 40}]}
     processes = [{"pid": -1, "device": "nvidia:a"}, {"pid": 7, "device": "nvidia:a"}]
-    found = glance(written(hot, processes=processes)).snapshot
+    found = decode_light(written(hot, processes=processes)).snapshot
     assert found.devices[0].sensors == (Sensor("board", 40.0),)
     assert [process.pid for process in found.processes] == [7]
 
 
 def test_a_reading_with_an_impossible_time_is_rejected() -> None:
     with pytest.raises(BadDocument, match="taken_at"):
-        glance(written(DEVICE, taken_at=1e300))
-    failure = reported("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
+        decode_light(written(DEVICE, taken_at=1e300))
+    failure = make_report("n1", SourceKind.EXEC, 5.0, snapshot(taken_at=-1e300))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "bad_answer"
 
@@ -134,7 +134,7 @@ def test_a_reading_with_an_impossible_time_is_rejected() -> None:
 def test_a_value_of_a_wrong_type_is_a_failure_of_its_node() -> None:
     nameless: Any = Sensor(None, 40.0)  # type: ignore[arg-type]
     device = Device(vendor=Vendor("nvidia"), id="nvidia:a", sensors=(nameless,))
-    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
+    failure = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(device))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "bad_answer"
     assert "name" in failure.text
@@ -152,29 +152,29 @@ def many(member: str, count: int) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("member", "most"), [("devices", 1024), ("processes", 16_384), ("pod_usages", 16_384)]
 )
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 def test_a_snapshot_that_exceeds_the_limits_of_a_node_is_rejected(
     decode: Any, member: str, most: int
 ) -> None:
     enough = decode(json.dumps({**MINIMAL, **many(member, most)}).encode())
     assert len(getattr(enough.snapshot, member)) == most
     for spoilt in ({}, {"interval_seconds": -1}):
-        with pytest.raises(TooLarge, match=str(most)):
+        with pytest.raises(SnapshotTooLarge, match=str(most)):
             decode(json.dumps({**MINIMAL, **many(member, most + 1), **spoilt}).encode())
 
 
 def test_the_limits_of_a_node_apply_to_all_sources() -> None:
     crowd = tuple(Device(vendor=Vendor("amd"), id=f"amd:{number}") for number in range(1025))
-    failure = reported("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
+    failure = make_report("n1", SourceKind.PROMETHEUS, 5.0, snapshot(*crowd))
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "too_large"
-    with pytest.raises(TooLarge):
-        checked(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
+    with pytest.raises(SnapshotTooLarge):
+        check_snapshot(snapshot(processes=tuple(Process(pid=number) for number in range(16_385))))
 
 
 def test_a_large_invalid_document_is_rejected_without_the_lenient_decoder() -> None:
-    """It would hold up everybody else."""
+    """It would delay all other nodes."""
     labels = [[f"label{number}", "x" * 1000] for number in range(1100)]
-    assert glance(written(DEVICE, labels=labels)).whole
+    assert decode_light(written(DEVICE, labels=labels)).whole
     with pytest.raises(BadDocument, match="power_watts"):
-        glance(written({**DEVICE, "power_watts": -1}, labels=labels))
+        decode_light(written({**DEVICE, "power_watts": -1}, labels=labels))

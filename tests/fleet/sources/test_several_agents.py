@@ -1,4 +1,4 @@
-"""Several agents of one node, of which one no longer answers."""
+"""Several agents of one node, of which one no longer responds."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from accelscope.model import Health, HealthState, Partition, identity_of
 
 def test_devices_of_an_agent_that_fails_have_the_age_of_its_last_reading() -> None:
     known = [device("a"), device("b", stale=True, read_at=80.0), device("c", stale=True)]
-    silent = AgentSnapshot(snapshot=snapshot(known, taken_at=100.0), taken_at=100.0, failure="timeout")
+    failed = AgentSnapshot(snapshot=snapshot(known, taken_at=100.0), taken_at=100.0, failure="timeout")
     answers = AgentSnapshot(snapshot=snapshot([device("d", read_at=200.0)], taken_at=200.0), taken_at=200.0)
-    read_at = {each.id: each.read_at for each in merge_agents([silent, answers]).snapshot.devices}
+    read_at = {each.id: each.read_at for each in merge_agents([failed, answers]).snapshot.devices}
     assert read_at == {"nvidia:d": 200.0, "nvidia:a": 100.0, "nvidia:b": 80.0, "nvidia:c": None}
 
 
@@ -30,8 +30,8 @@ def test_devices_of_an_agent_that_fails_keep_their_identity() -> None:
         chip_count=2,
         partitions=(Partition(id="gi0", uuid="MIG-1", profile="1g.10gb"),),
     )
-    silent = AgentSnapshot(snapshot=snapshot([known], taken_at=100.0), taken_at=100.0, failure="timeout")
+    failed = AgentSnapshot(snapshot=snapshot([known], taken_at=100.0), taken_at=100.0, failure="timeout")
     answers = AgentSnapshot(snapshot=snapshot([device("d")], taken_at=200.0), taken_at=200.0)
-    [kept] = [each for each in merge_agents([silent, answers]).snapshot.devices if each.id == known.id]
-    health = Health(HealthState.UNKNOWN, "its agent does not answer: timeout")
+    [kept] = [each for each in merge_agents([failed, answers]).snapshot.devices if each.id == known.id]
+    health = Health(HealthState.UNKNOWN, "its agent does not respond: timeout")
     assert kept == replace(identity_of(known), health=health, stale=True, read_at=100.0)

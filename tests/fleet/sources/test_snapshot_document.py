@@ -1,4 +1,4 @@
-"""Snapshots of other versions than ours: older ones, newer ones, and what is none."""
+"""Snapshots of older and newer versions, and invalid documents."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from accelscope.fleet.sources.snapshots import BadDocument, IncompatibleSchema, decode_snapshot, glance
+from accelscope.fleet.sources.snapshots import BadDocument, IncompatibleSchema, decode_light, decode_snapshot
 from accelscope.model import HealthState, OwnerKind, Vendor
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot
 
@@ -36,16 +36,16 @@ def test_stored_snapshots_are_read_as_the_model_itself_reads_them(path: Path) ->
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_glance_shows_the_same_fields_with_the_same_values(path: Path) -> None:
-    seen, snapshot = glance(path.read_bytes()), read_snapshot(json.loads(path.read_text()))
+def test_the_light_model_has_the_same_fields_and_values(path: Path) -> None:
+    seen, snapshot = decode_light(path.read_bytes()), read_snapshot(json.loads(path.read_text()))
     assert seen.whole
     assert to_builtins(seen.snapshot) == to_builtins(snapshot)
     assert [device.vendor for device in seen.snapshot.devices] == [d.vendor for d in snapshot.devices]
 
 
-def test_what_a_glance_cannot_take_is_looked_at_closely() -> None:
+def test_a_document_that_the_light_decoder_rejects_is_decoded_leniently() -> None:
     device = {"vendor": "nvidia", "id": "nvidia:a", "health": {"state": "drowsy"}}
-    result = glance(json.dumps({**MINIMAL, "devices": [device]}).encode())
+    result = decode_light(json.dumps({**MINIMAL, "devices": [device]}).encode())
     assert not result.whole
     assert result.snapshot.devices[0].health.state is HealthState.UNKNOWN
 
@@ -57,7 +57,7 @@ def test_fields_of_a_newer_minor_version_are_ignored() -> None:
     assert [found.id for found in result.snapshot.devices] == ["nvidia:a"]
 
 
-def test_values_of_a_newer_minor_version_are_left_out_one_by_one() -> None:
+def test_only_unsupported_values_of_a_newer_minor_version_are_omitted() -> None:
     document = {
         **MINIMAL,
         "devices": [
@@ -106,7 +106,7 @@ def test_another_major_version_is_rejected_with_both_versions(version: str, firs
     head, tail = {"schema_version": version}, {"node": "n1"}
     document = {**head, **tail} if first else {**tail, **head}
     with pytest.raises(IncompatibleSchema):
-        glance(json.dumps(document).encode())
+        decode_light(json.dumps(document).encode())
     with pytest.raises(IncompatibleSchema) as raised:
         decoded(document)
     assert version in str(raised.value)
@@ -137,7 +137,7 @@ def test_another_major_version_is_rejected_with_both_versions(version: str, firs
 )
 def test_an_invalid_snapshot_is_rejected_with_one_line(document: bytes) -> None:
     with pytest.raises(BadDocument):
-        glance(document)
+        decode_light(document)
     with pytest.raises(BadDocument) as raised:
         decode_snapshot(document)
     assert str(raised.value).isprintable()

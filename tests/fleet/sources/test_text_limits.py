@@ -1,4 +1,4 @@
-"""No source lets a text of any length into the fleet, and no cluster more readings than it may keep."""
+"""All sources truncate long texts, and the readings of a cluster are limited."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from tests.fleet.sources.test_plausible_numbers import DEVICE, MINIMAL, written
 
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUpdate
 from accelscope.fleet.sources.exec import _MAX_ADDRESSES
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, TooLarge, decode_snapshot, glance
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, SnapshotTooLarge, decode_light, decode_snapshot
 from accelscope.sinks.documents import timestamp
 
 LONG = "x" * 5000
@@ -27,10 +27,10 @@ LONG = "x" * 5000
 def cut_in(update: NodeUpdate, field: str) -> None:
     assert isinstance(update, NodeReport), update
     assert update.remark == f"texts of more than {TEXT_LIMIT} characters were truncated: {field}"
-    assert update.document == b""  # what came would bring the text back
+    assert update.document == b""  # the document still contains the whole text
 
 
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 @pytest.mark.parametrize(
     ("name", "members"),
     [
@@ -62,18 +62,18 @@ def test_a_long_text_is_truncated_and_its_field_is_listed(
     assert "x" * (TEXT_LIMIT - 1) + "…" in str(result.snapshot)
 
 
-@pytest.mark.parametrize("decode", [glance, decode_snapshot])
+@pytest.mark.parametrize("decode", [decode_light, decode_snapshot])
 def test_a_text_of_the_maximum_length_is_kept(decode: Any) -> None:
     result = decode(written({**DEVICE, "model": "é" * TEXT_LIMIT}))
     assert (result.whole, result.snapshot.devices[0].model) == (True, "é" * TEXT_LIMIT)
 
 
-def test_a_large_document_with_a_long_text_is_refused_with_the_place() -> None:
-    with pytest.raises(TooLarge, match=r"more than 1024 characters in devices\[0\]\.model"):
-        glance(written({**DEVICE, "model": "x" * (2 << 20)}))
+def test_a_large_document_with_a_long_text_is_rejected_with_its_field() -> None:
+    with pytest.raises(SnapshotTooLarge, match=r"more than 1024 characters in devices\[0\]\.model"):
+        decode_light(written({**DEVICE, "model": "x" * (2 << 20)}))
 
 
-async def test_an_agent() -> None:
+async def test_a_long_text_of_an_agent_is_truncated() -> None:
     cluster = StubCluster()
     short, huge = document(), document()
     short["devices"][0]["model"] = LONG
@@ -81,16 +81,16 @@ async def test_an_agent() -> None:
     cluster.add_agent("agent-a", "node-a", answering(short))
     cluster.add_agent("agent-b", "node-b", answering(huge))
     async with agents_of(cluster, timeout_seconds=60.0) as agents:
-        outcome, said = await one_round(agents)
-    cut_in(said["node-a"], "model")
-    failure = said["node-b"]
+        outcome, updates = await one_round(agents)
+    cut_in(updates["node-a"], "model")
+    failure = updates["node-b"]
     assert isinstance(failure, NodeFailure)
     assert (failure.reason, failure.incompatible) == ("too_large", False)
     assert "more than 1024 characters in devices[0].model" in failure.text
     assert outcome.answered == 1
 
 
-async def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_it_is_large() -> None:
+async def test_a_large_document_with_unknown_fields_is_rejected() -> None:
     noise = os.urandom(3 << 20).hex()  # compresses to half
     body = gzip.compress(json.dumps({**document(), "invented": noise}).encode(), 1)
 
@@ -102,15 +102,15 @@ async def test_what_an_agent_sends_in_fields_that_are_not_read_is_refused_where_
     cluster.add_agent("agent-b", "node-b", answering(document()))
     cluster.add_agent("agent-c", "node-b", invents)
     async with agents_of(cluster, timeout_seconds=60.0) as agents:
-        _, said = await one_round(agents)
-    failure = said["node-a"]
+        _, updates = await one_round(agents)
+    failure = updates["node-a"]
     assert isinstance(failure, NodeFailure)
     assert failure.reason == "too_large"
     assert "do not compress" in failure.text
-    assert isinstance(said["node-b"], NodeReport)
+    assert isinstance(updates["node-b"], NodeReport)
 
 
-async def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_being_read() -> None:
+async def test_many_agents_with_too_large_documents_do_not_delay_others() -> None:
     cluster = StubCluster()
     huge = document()
     huge["devices"][0]["model"] = "x" * (2 << 20)
@@ -118,11 +118,11 @@ async def test_so_many_agents_that_send_too_much_do_not_keep_the_others_from_bei
         cluster.add_agent(f"agent-{number:02}", f"node-{number:02}", answering(huge))
     cluster.add_agent("agent-99", "node-99", answering(document()))
     async with agents_of(cluster, concurrency=1, timeout_seconds=60.0) as agents:
-        _, said = await one_round(agents)
-    assert isinstance(said["node-99"], NodeReport)
+        _, updates = await one_round(agents)
+    assert isinstance(updates["node-99"], NodeReport)
 
 
-async def test_a_command_in_a_driver_pod() -> None:
+async def test_a_long_text_of_a_command_is_truncated() -> None:
     def prints(pod: str, command: list[str]) -> tuple[str, int]:
         text, code = smi(pod, command)
         return text.replace(VALUES["name"], LONG).replace("GPU-a", f"GPU-{LONG}").replace(
@@ -130,14 +130,14 @@ async def test_a_command_in_a_driver_pod() -> None:
         ), code
 
     async with drivers_of(clusters_with(prints)) as driver:
-        _, said = await one_round(driver)
-    report = said["node-0"]
+        _, updates = await one_round(driver)
+    report = updates["node-0"]
     assert isinstance(report, NodeReport), report
     assert len(report.snapshot.devices) == 2
     assert "x" * TEXT_LIMIT not in str(report.snapshot)
 
 
-def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() -> None:
+def test_the_number_of_stored_device_addresses_is_limited() -> None:
     rounds = 0
 
     def invents(pod: str, command: list[str]) -> tuple[str, int]:
@@ -160,17 +160,17 @@ def test_addresses_of_devices_that_a_command_invents_are_not_all_remembered() ->
     run(go())
 
 
-async def test_an_annotation() -> None:
+async def test_a_long_text_of_an_annotation_is_truncated() -> None:
     entry = {"id": "amd:a", "vendor": "amd", "model": LONG}
     text = json.dumps({"timestamp": timestamp(1.8e9), "devices": [entry]})
     async with source_of(annotated(neutral=text)) as source:
-        _, said = await one_round(source)
-    cut_in(said["node-a"], "model")
+        _, updates = await one_round(source)
+    cut_in(updates["node-a"], "model")
 
 
-async def test_a_store_of_series() -> None:
+async def test_a_long_label_of_a_store_is_truncated() -> None:
     store = StubStore([agent(node("n1", LONG)), agent(node(LONG, "b"), instance="other:9400")], NOW)
     async with reading(store.answer) as cluster:
         [report] = await cluster.reports()
-    assert report.node == "n1"  # a node of the other name cannot be
+    assert report.node == "n1"  # a node name of that length is ignored
     cut_in(report, "id")

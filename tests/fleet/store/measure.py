@@ -1,8 +1,8 @@
-"""What the store costs at 10,000 nodes x 8 devices, each with a pod of 4 processes. No test: it prints.
+"""The cost of the store at 10,000 nodes x 8 devices, each with a pod of 4 processes. It prints figures.
 
     python -m tests.fleet.store.measure [nodes]
 
-Times are of the processor, so that a busy machine matters less.
+Times are processor time, which depends less on the load of the machine.
 """
 
 import gzip
@@ -18,7 +18,7 @@ import msgspec
 
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Condition, Query, Sort
+from accelscope.fleet.store.query import Condition, RowQuery, Sort
 from accelscope.fleet.store.summary import namespaces, summarize
 from accelscope.model import (
     AgentState,
@@ -183,26 +183,30 @@ def main() -> None:
         ticks += 1
     print(f"settled in {ticks} ticks of {(time.process_time() - start) / max(ticks, 1) * 1e3:.1f} ms")
     hottest = (Sort("temperature_celsius", descending=True),)
-    sick = (Condition("health", "!=", "ok"), Condition("vendor", "=", "nvidia"))
-    page = store.devices.select(Query(sort=hottest))
-    timed("devices: first page", lambda: store.devices.select(Query()))
-    timed("devices: hottest", lambda: store.devices.select(Query(sort=hottest)))
-    timed("devices: next page", lambda: store.devices.select(Query(sort=hottest, after=page.after)))
-    timed("devices: filter, by node", lambda: store.devices.select(Query(where=sick, sort=(Sort("node"),))))
-    timed("devices: all alike", lambda: store.devices.select(Query(sort=(Sort("state"),))))
-    timed("devices: by serial", lambda: store.devices.select(Query(sort=(Sort("serial"),))))
-    searches = iter(f"{number:03x}f" for number in range(1000))
-    timed("devices: search", lambda: store.devices.select(Query(search=next(searches))))
+    unhealthy = (Condition("health", "!=", "ok"), Condition("vendor", "=", "nvidia"))
+    page = store.devices.select(RowQuery(sort=hottest))
+    timed("devices: first page", lambda: store.devices.select(RowQuery()))
+    timed("devices: hottest", lambda: store.devices.select(RowQuery(sort=hottest)))
+    timed("devices: next page", lambda: store.devices.select(RowQuery(sort=hottest, after=page.after)))
     timed(
-        "devices: 1,000 rows", lambda: store.devices.rows(store.devices.select(Query(limit=1000)).positions)
+        "devices: filter, by node",
+        lambda: store.devices.select(RowQuery(where=unhealthy, sort=(Sort("node"),))),
     )
-    timed("nodes: first page", lambda: store.nodes.select(Query()))
-    timed("processes: first page", lambda: store.processes.select(Query()))
+    timed("devices: all alike", lambda: store.devices.select(RowQuery(sort=(Sort("state"),))))
+    timed("devices: by serial", lambda: store.devices.select(RowQuery(sort=(Sort("serial"),))))
+    searches = iter(f"{number:03x}f" for number in range(1000))
+    timed("devices: search", lambda: store.devices.select(RowQuery(search=next(searches))))
+    timed(
+        "devices: 1,000 rows",
+        lambda: store.devices.rows(store.devices.select(RowQuery(limit=1000)).positions),
+    )
+    timed("nodes: first page", lambda: store.nodes.select(RowQuery()))
+    timed("processes: first page", lambda: store.processes.select(RowQuery()))
     busiest = (Sort("utilization_ratio", descending=True),)
-    timed("processes: busiest", lambda: store.processes.select(Query(sort=busiest)))
-    timed("processes: by pod", lambda: store.processes.select(Query(sort=(Sort("pod"),))))
-    timed("processes: search", lambda: store.processes.select(Query(search=f"train-7{next(searches)}")))
-    timed("pods: idle longest", lambda: store.pods.select(Query(sort=(Sort("idle_seconds", True),))))
+    timed("processes: busiest", lambda: store.processes.select(RowQuery(sort=busiest)))
+    timed("processes: by pod", lambda: store.processes.select(RowQuery(sort=(Sort("pod"),))))
+    timed("processes: search", lambda: store.processes.select(RowQuery(search=f"train-7{next(searches)}")))
+    timed("pods: idle longest", lambda: store.pods.select(RowQuery(sort=(Sort("idle_seconds", True),))))
     for fields in ((), ("cluster",), ("vendor", "model"), ("health",), ("cluster", "node"), ("namespace",)):
         timed(f"summary by {', '.join(fields) or 'nothing'}", partial(summarize, store, (), fields))
     timed("namespaces", lambda: namespaces(store))

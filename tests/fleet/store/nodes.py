@@ -1,4 +1,4 @@
-"""Nodes in few words, for tests of the store."""
+"""Short constructors of nodes, for tests of the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What of a snapshot goes into which column."""
+"""The columns of rows, made from a snapshot."""
 
 from typing import Any
 
@@ -94,7 +94,9 @@ def device_row(shown: Device) -> Any:
         ({}, "utilization_ratio", None),
     ],
 )
-def test_columns_of_a_device(fields: dict[str, Any], column: str, value: object) -> None:
+def test_a_device_row_contains_the_values_of_the_snapshot(
+    fields: dict[str, Any], column: str, value: object
+) -> None:
     row = device_row(Device(vendor=Vendor("nvidia"), id="nvidia:a", **fields))
     assert getattr(row, column) == value
 
@@ -104,19 +106,19 @@ def test_columns_of_a_device(fields: dict[str, Any], column: str, value: object)
     [
         ([], 0, None),
         ([(1, 100.0)], 1, 100.0),
-        ([(1, 100.0), (1, 50.0)], 2, 50.0),  # somebody that holds it did something 50 s ago
+        ([(1, 100.0), (1, 50.0)], 2, 50.0),  # one of its containers used it 50 s ago
         ([(1, 100.0), (1, None)], 2, None),
         ([(0, None)], 0, None),
         ([(1, 100.0), (0, None)], 1, 100.0),
     ],
 )
-def test_a_device_is_idle_since_the_last_of_its_holders_was_busy(
+def test_a_device_is_idle_since_the_last_use_by_any_of_its_containers(
     idles: list[tuple[int, float | None]], allocated: int, idle: float | None
 ) -> None:
     d = device()
     usages = [
-        usage(f"team-{place}/job", d, allocated=held, idle_seconds=seconds)
-        for place, (held, seconds) in enumerate(idles)
+        usage(f"team-{place}/job", d, allocated=allocated, idle_seconds=seconds)
+        for place, (allocated, seconds) in enumerate(idles)
     ]
     store = store_with(snapshot([d], usages=usages))
     [row] = store.devices.rows(store.devices.positions())
@@ -124,11 +126,13 @@ def test_a_device_is_idle_since_the_last_of_its_holders_was_busy(
     assert row.namespaces == (",".join(f"team-{place}" for place in range(len(idles))) or None)
 
 
-def test_columns_of_a_pod() -> None:
+def test_a_pod_row_contains_the_values_of_the_snapshot() -> None:
     d = device(model="H100")
-    held = usage("team/job-1", d, allocated=2, resources=("nvidia.com/gpu",), pod_uid="u1", energy_joules=3.5)
+    pod_usage = usage(
+        "team/job-1", d, allocated=2, resources=("nvidia.com/gpu",), pod_uid="u1", energy_joules=3.5
+    )
     owner = Pod(uid="u1", namespace="team", name="job-1", owner_kind="Job", owner_name="job")
-    store = store_with(snapshot([d], usages=[held], pods=[owner]))
+    store = store_with(snapshot([d], usages=[pod_usage], pods=[owner]))
     [row] = store.pods.rows(store.pods.positions())
     assert (row.namespace, row.pod, row.container, row.device) == ("team", "job-1", "main", "nvidia:a")
     assert (row.vendor, row.model, row.owner_kind, row.owner_name) == ("nvidia", "H100", "Job", "job")
@@ -140,7 +144,7 @@ def test_columns_of_a_pod() -> None:
     )
 
 
-def test_columns_of_processes_and_their_owners() -> None:
+def test_process_rows_contain_their_owners() -> None:
     d = device(index=3)
     processes = [
         process(
@@ -175,7 +179,7 @@ def test_columns_of_processes_and_their_owners() -> None:
 
 
 @pytest.mark.parametrize(("index", "found"), [(0, "nvidia:a"), (1, None), (9, None), (None, None)])
-def test_a_process_known_by_index_belongs_to_the_only_device_that_has_it(
+def test_a_process_with_a_device_index_belongs_to_the_only_device_with_that_index(
     index: int | None, found: str | None
 ) -> None:
     devices = [device("a", index=0), device("b", index=1), device("c", index=1), device("d")]
@@ -201,7 +205,7 @@ def test_a_node_sums_up_its_devices() -> None:
     assert (row.power_watts, row.temperature_max_celsius, row.agent_version) == (100.0, 70.0, "1.2")
 
 
-def test_a_node_without_figures_has_none() -> None:
+def test_a_node_without_values_has_no_sums() -> None:
     store = store_with(snapshot([device()]), SourceKind.EXEC)
     [row] = store.nodes.rows(store.nodes.positions())
     assert (row.utilization_ratio, row.memory_total_bytes, row.power_watts, row.agent_version) == (None,) * 4

@@ -1,4 +1,4 @@
-"""A node's life: read, stale, forgotten, back, not understood, not read at all."""
+"""The states of a node: fresh, stale, removed, incompatible and unread."""
 
 import gzip
 import json
@@ -19,8 +19,8 @@ from accelscope.fleet.rows import (
 )
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.node_record import NodeRecord
-from accelscope.fleet.store.query import Query
+from accelscope.fleet.store.node_rows import NodeRecord
+from accelscope.fleet.store.query import RowQuery
 from accelscope.model import Vendor
 from accelscope.model.wire import snapshot_document
 
@@ -39,15 +39,15 @@ def store(clock: Clock) -> FleetStore:
 
 
 def nodes(store: FleetStore) -> dict[str, NodeRow]:
-    return {row.node: row for row in store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)}
+    return {row.node: row for row in store.nodes.rows(store.nodes.select(RowQuery(limit=1000)).positions)}
 
 
 def devices(store: FleetStore) -> dict[str, DeviceRow]:
-    return {row.id: row for row in store.devices.rows(store.devices.select(Query(limit=1000)).positions)}
+    return {row.id: row for row in store.devices.rows(store.devices.select(RowQuery(limit=1000)).positions)}
 
 
 def nodes_of(store: FleetStore, cluster: str) -> dict[str, NodeRow]:
-    rows = store.nodes.rows(store.nodes.select(Query(limit=1000)).positions)
+    rows = store.nodes.rows(store.nodes.select(RowQuery(limit=1000)).positions)
     return {row.node: row for row in rows if row.cluster == cluster}
 
 
@@ -56,11 +56,11 @@ def kinds(store: FleetStore) -> list[EventKind]:
 
 
 def failure(node: str, source: SourceKind = AGENTS, *, incompatible: bool = False) -> NodeFailure:
-    text = "agent 9.0 speaks schema 2.0, this reads 1.1" if incompatible else "no answer within 5 s"
+    text = "agent 9.0 speaks schema 2.0, this reads 1.1" if incompatible else "no response within 5 s"
     return NodeFailure(node=node, source=source, reason="timeout", text=text, incompatible=incompatible)
 
 
-def test_a_reading_is_fresh_then_stale_then_forgotten(store: FleetStore, clock: Clock) -> None:
+def test_a_reading_is_fresh_then_stale_then_removed(store: FleetStore, clock: Clock) -> None:
     d = device("a")
     shown = snapshot([d], usages=[usage("team/job", d)], processes=[process(7, d)])
     store.take("berlin", report("n1", shown, clock.now))
@@ -88,7 +88,7 @@ def test_a_reading_is_fresh_then_stale_then_forgotten(store: FleetStore, clock: 
 @pytest.mark.parametrize(
     ("interval", "stale_after"), [(None, 60), (5.0, 60), (20.0, 60), (60.0, 180), (1e9, 900)]
 )
-def test_a_reading_is_stale_after_three_intervals_at_most_until_it_is_forgotten(
+def test_a_reading_is_stale_after_three_intervals_but_not_after_its_removal(
     interval: float | None, stale_after: float, clock: Clock
 ) -> None:
     store = store_of("berlin", clock=clock)
@@ -100,7 +100,7 @@ def test_a_reading_is_stale_after_three_intervals_at_most_until_it_is_forgotten(
 
 
 def test_an_unchanged_reading_continues_to_age(store: FleetStore, clock: Clock) -> None:
-    """Its collection may hang while its server answers."""
+    """Its collection may hang while its server responds."""
     store.take("berlin", report("n1", [device()], clock.now))
     for _ in range(30):
         clock.advance(2)
@@ -114,7 +114,7 @@ def test_an_unchanged_reading_continues_to_age(store: FleetStore, clock: Clock) 
     assert nodes(store)["n1"].reason == "its last reading has expired"
 
 
-def test_a_reading_that_is_too_old_to_keep_is_not_shown(store: FleetStore, clock: Clock) -> None:
+def test_a_reading_that_has_expired_is_not_shown(store: FleetStore, clock: Clock) -> None:
     for _ in range(3):
         store.take("berlin", report("n1", [device()], clock.now - 3600))
         store.tick()
@@ -135,23 +135,28 @@ def test_a_failure_is_reported_beside_the_last_reading(store: FleetStore, clock:
     store.take("berlin", report("n1", [device()], clock.now))
     store.take("berlin", failure("n1"))
     row = nodes(store)["n1"]
-    assert (row.state, row.reason, row.devices) == ("fresh", "no answer within 5 s", 1)
+    assert (row.state, row.reason, row.devices) == ("fresh", "no response within 5 s", 1)
     store.take("berlin", NodeUnchanged(node="n1", source=AGENTS))
     assert nodes(store)["n1"].reason is None
     store.take("berlin", failure("n1"))
     store.tick(clock.advance(60))
     row = nodes(store)["n1"]
-    assert (row.state, row.reason, row.devices) == ("stale", "no answer within 5 s", 1)
+    assert (row.state, row.reason, row.devices) == ("stale", "no response within 5 s", 1)
     store.take("berlin", report("n1", [device()], clock.now))
     row = nodes(store)["n1"]
     assert (row.state, row.reason) == ("fresh", None)
     assert kinds(store) == [EventKind.NODE_STALE, EventKind.NODE_BACK]
 
 
-def test_a_node_that_never_answered_is_listed_until_it_is_forgotten(store: FleetStore, clock: Clock) -> None:
+def test_a_node_that_never_responded_is_listed_until_it_is_removed(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", failure("n1"))
     row = nodes(store)["n1"]
-    assert (row.state, row.reason, row.source, row.taken_at) == ("unread", "no answer within 5 s", None, None)
+    assert (row.state, row.reason, row.source, row.taken_at) == (
+        "unread",
+        "no response within 5 s",
+        None,
+        None,
+    )
     store.tick(clock.advance(899))
     assert "n1" in nodes(store)
     store.tick(clock.advance(1))
@@ -191,9 +196,7 @@ def test_nodes_that_should_have_been_read_are_shown(store: FleetStore, clock: Cl
     assert not nodes(store)
 
 
-def test_labels_are_those_of_the_node_object_or_what_the_agent_passes_on(
-    store: FleetStore, clock: Clock
-) -> None:
+def test_labels_come_from_the_node_object_or_from_the_agent(store: FleetStore, clock: Clock) -> None:
     shown = replace(snapshot([device()]), node_labels=(("zone", "from the agent"),))
     store.take("berlin", report("n1", shown, clock.now))
     assert store.labels("berlin", "n1") == {"zone": "from the agent"}
@@ -202,20 +205,20 @@ def test_labels_are_those_of_the_node_object_or_what_the_agent_passes_on(
     assert store.labels("berlin", "nowhere") == store.labels("nowhere", "n1") == {}
 
 
-def test_another_label_is_a_change_that_answers_show(store: FleetStore, clock: Clock) -> None:
+def test_a_changed_label_increases_the_generation(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device()], clock.now))
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
     before = store.generation
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
-    assert store.generation == before, "a new object that says the same is no change"
+    assert store.generation == before, "an equal Node object is not a change"
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "b"})})
     assert store.generation > before
 
 
-def test_what_a_reading_lacks_is_the_reason_of_a_fresh_node(store: FleetStore, clock: Clock) -> None:
-    lacking = replace(report("n1", [device()], clock.now), remark="left out: power_watts")
+def test_the_remark_of_a_reading_is_the_reason_of_a_fresh_node(store: FleetStore, clock: Clock) -> None:
+    lacking = replace(report("n1", [device()], clock.now), remark="omitted: power_watts")
     store.take("berlin", lacking)
-    assert (nodes(store)["n1"].state, nodes(store)["n1"].reason) == ("fresh", "left out: power_watts")
+    assert (nodes(store)["n1"].state, nodes(store)["n1"].reason) == ("fresh", "omitted: power_watts")
     store.take("berlin", report("n1", [device()], clock.advance(5)))
     assert nodes(store)["n1"].reason is None
 
@@ -227,7 +230,7 @@ def test_rows_of_a_cluster_are_limited(clock: Clock, kind: str, limit: int) -> N
     pair = [device("a"), device("b")]
     running = [process(1, pair[0]), process(2, pair[0])] if kind == "processes" else []
     shown = snapshot(pair if kind == "devices" else pair[:1], processes=running)
-    for _ in range(2):  # what replaces itself counts once
+    for _ in range(2):  # a reading that replaces itself counts once
         store.take("berlin", report("n1", shown, clock.now))
     store.take("oslo", report("n1", shown, clock.now))
     store.take("berlin", report("n2", shown, clock.now))
@@ -237,15 +240,13 @@ def test_rows_of_a_cluster_are_limited(clock: Clock, kind: str, limit: int) -> N
     assert {row.state for row in (*nodes_of(store, "oslo").values(), nodes_of(store, "berlin")["n1"])} == {
         "fresh"
     }
-    store.take("berlin", report("n1", [], clock.now))  # makes room
+    store.take("berlin", report("n1", [], clock.now))  # frees its rows
     store.take("berlin", report("n2", shown, clock.now))
     assert nodes_of(store, "berlin")["n2"].state == "fresh"
 
 
-def test_labels_are_known_of_a_node_that_is_first_read_after_its_object_came(
-    store: FleetStore, clock: Clock
-) -> None:
-    """One that offers no devices itself: without a device plugin, say."""
+def test_a_node_that_is_read_after_its_object_was_listed_has_labels(store: FleetStore, clock: Clock) -> None:
+    """A Node object without allocatable devices, for example without a device plugin."""
     store.node_objects("berlin", {"n1": KubernetesNode(labels={"zone": "a"})})
     store.tick()
     assert not nodes(store)
@@ -289,7 +290,7 @@ def test_a_lower_source_does_not_take_over_when_all_sources_fail(store: FleetSto
     assert (row.source, row.utilization_ratio, row.state) == ("annotations", 0.3, "fresh")
 
 
-def test_a_lower_source_adds_the_vendors_that_no_higher_one_shows(store: FleetStore, clock: Clock) -> None:
+def test_a_lower_source_adds_the_vendors_that_no_higher_one_reports(store: FleetStore, clock: Clock) -> None:
     gpu, npu = device("gpu"), device("npu", vendor=Vendor("ascend"))
     both = snapshot(
         [replace(gpu, model="by annotation"), npu],
@@ -335,9 +336,9 @@ def test_the_whole_snapshot_is_kept(store: FleetStore, clock: Clock, packed: boo
     assert store.snapshot("berlin", "n2") is store.snapshot("oslo", "n1") is None
 
 
-def test_a_device_that_its_agent_could_not_read_is_stale_by_itself(store: FleetStore, clock: Clock) -> None:
-    silent = [device("b", stale=True, read_at=80.0), device("c", stale=True)]
-    shown = snapshot([device("a"), *silent], taken_at=100.0)
+def test_only_the_device_that_its_agent_could_not_read_is_stale(store: FleetStore, clock: Clock) -> None:
+    failed = [device("b", stale=True, read_at=80.0), device("c", stale=True)]
+    shown = snapshot([device("a"), *failed], taken_at=100.0)
     store.take("berlin", report("n1", shown, clock.now))
     assert {row.id: (row.state, row.age_seconds) for row in devices(store).values()} == {
         "nvidia:a": ("fresh", 0),
@@ -384,7 +385,7 @@ def test_a_cluster_that_is_declared_again_starts_empty(store: FleetStore, clock:
     assert store.clusters["berlin"].devices == 1
 
 
-def test_a_list_read_again_changes_what_it_says_and_not_what_is_known(clock: Clock) -> None:
+def test_a_reloaded_list_changes_its_settings_and_keeps_readings(clock: Clock) -> None:
     store = FleetStore(clock=clock)
     store.declare([ClusterView(id="berlin")])
     store.describe(ClusterView(id="berlin", reachable=True, succeeded_at=clock.now - 5))
@@ -399,7 +400,7 @@ def test_a_list_read_again_changes_what_it_says_and_not_what_is_known(clock: Clo
     assert devices(store)["nvidia:a"].simulated
 
 
-def test_a_list_read_again_changes_the_generation_only_of_clusters_that_changed(clock: Clock) -> None:
+def test_a_reloaded_list_increases_the_generation_only_of_changed_clusters(clock: Clock) -> None:
     store = FleetStore(clock=clock)
     store.declare([ClusterView(id="berlin"), ClusterView(id="oslo")])
     store.describe(ClusterView(id="berlin", reachable=True, succeeded_at=clock.now))
@@ -461,17 +462,17 @@ def test_thousands_of_stale_nodes_are_processed_over_several_ticks(store: FleetS
 
 
 def test_an_unread_node_lists_the_failure_of_each_source(store: FleetStore) -> None:
-    said = {AGENTS: "the agent's pod agent-a is not ready", EXEC: "pods/exec is forbidden"}
-    for source, text in said.items():
+    expected = {AGENTS: "the agent's pod agent-a is not ready", EXEC: "pods/exec is forbidden"}
+    for source, text in expected.items():
         store.take("berlin", NodeFailure(node="n1", source=source, reason="any", text=text))
     row = nodes(store)["n1"]
     assert row.state == "unread"
     assert row.reason == "agents: the agent's pod agent-a is not ready; exec: pods/exec is forbidden"
 
 
-def test_what_was_left_out_of_a_reading_is_named_beside_a_failure(store: FleetStore, clock: Clock) -> None:
+def test_the_remark_of_a_reading_is_listed_beside_a_failure(store: FleetStore, clock: Clock) -> None:
     cut = replace(report("n1", [device("a")], clock.now), remark="texts were cut: model")
     store.take("berlin", cut)
     assert nodes(store)["n1"].reason == "texts were cut: model"
     store.take("berlin", failure("n1"))
-    assert nodes(store)["n1"].reason == "no answer within 5 s; texts were cut: model"
+    assert nodes(store)["n1"].reason == "no response within 5 s; texts were cut: model"

@@ -1,4 +1,4 @@
-"""What is told of changes: events, and what subscribers hear."""
+"""Events and changes for subscribers."""
 
 import asyncio
 from collections import Counter
@@ -9,9 +9,9 @@ from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock, device, report, snapshot, store_of, usage
 
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeUnchanged, SourceKind
-from accelscope.fleet.store.events import Change, EventKind, EventLog, Severity
+from accelscope.fleet.store.events import EventKind, EventLog, Severity, StoreChange
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Query
+from accelscope.fleet.store.query import RowQuery
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def store(clock: Clock) -> FleetStore:
     return store_of("berlin", clock=clock)
 
 
-def told(store: FleetStore) -> list[tuple[EventKind, Severity, str]]:
+def recorded(store: FleetStore) -> list[tuple[EventKind, Severity, str]]:
     return [(event.kind, event.severity, event.text) for event in store.events.after(0)]
 
 
@@ -65,17 +65,17 @@ def test_each_change_of_a_devices_health_is_one_event(
 def test_new_and_missing_devices_are_events_except_the_first_ones(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     store.take("berlin", report("n1", [device("b"), device("c")], clock.now))
-    assert told(store) == [
+    assert recorded(store) == [
         (EventKind.DEVICE_NEW, Severity.INFO, "nvidia:c appeared"),
         (EventKind.DEVICE_GONE, Severity.WARNING, "nvidia:a is no longer reported"),
     ]
 
 
-def test_another_source_that_sees_less_is_no_loss(store: FleetStore, clock: Clock) -> None:
+def test_a_source_that_reports_fewer_devices_is_not_a_loss(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     clock.advance(60)
     store.take("berlin", report("n1", [device("a", health="unknown")], clock.now, SourceKind.EXEC))
-    assert told(store) == []
+    assert recorded(store) == []
 
 
 def test_an_unreachable_cluster_is_one_event_without_events_of_its_nodes(
@@ -87,7 +87,7 @@ def test_an_unreachable_cluster_is_one_event_without_events_of_its_nodes(
         store.tick(clock.advance(60))
     store.describe(ClusterView(id="berlin", reachable=True))
     store.take("berlin", report("n1", [device()], clock.now))
-    assert told(store) == [
+    assert recorded(store) == [
         (EventKind.CLUSTER_UNREACHABLE, Severity.CRITICAL, "berlin is unreachable: token revoked"),
         (EventKind.CLUSTER_BACK, Severity.INFO, "berlin is reachable again"),
     ]
@@ -98,7 +98,7 @@ def test_a_flapping_node_has_an_event_each_time(store: FleetStore, clock: Clock)
         store.take("berlin", report("n1", [device()], clock.now))
         store.tick(clock.advance(60))
         store.tick(clock.advance(1))
-    assert [kind for kind, _, _ in told(store)] == [
+    assert [kind for kind, _, _ in recorded(store)] == [
         EventKind.NODE_STALE,
         EventKind.NODE_BACK,
         EventKind.NODE_STALE,
@@ -118,7 +118,7 @@ def test_the_log_is_bounded_and_its_numbers_grow() -> None:
     assert (log.first_id, log.last_id, len(log)) == (3, 5, 3)
 
 
-def test_first_and_last_of_some_clusters_do_not_follow_the_others() -> None:
+def test_first_and_last_ids_of_clusters_are_independent_of_others() -> None:
     log = EventLog(limit=4)
     for cluster in ("oslo", "berlin", "oslo", "berlin", "berlin", "berlin"):
         log.add(EventKind.NODE_BACK, Severity.INFO, "", at=0.0, cluster=cluster)
@@ -130,7 +130,7 @@ def test_first_and_last_of_some_clusters_do_not_follow_the_others() -> None:
     assert [log.last_id_of({"oslo"}, until=until) for until in (0, 1, 2, 3, 4)] == [0, 1, 1, 3, 3]
 
 
-def test_a_storm_in_one_cluster_pushes_out_its_own_events_only() -> None:
+def test_a_storm_in_one_cluster_displaces_only_its_own_events() -> None:
     log = EventLog(limit=10)
 
     def happen(cluster: str, times: int) -> None:
@@ -169,19 +169,19 @@ def test_an_anomaly_stays_in_rows_until_it_is_cleared(
         return [row.unusual for row in table.rows(table.positions())]
 
     store.take("berlin", report("n1", shown, clock.now))
-    store.set_unusual(kind, {key: "hotter than its habit", ("berlin", "no", "such"): "x"})
-    assert unusual() == ["hotter than its habit"]
+    store.set_unusual(kind, {key: "hotter than usual", ("berlin", "no", "such"): "x"})
+    assert unusual() == ["hotter than usual"]
     store.take("berlin", report("n1", shown, clock.now))
-    assert unusual() == ["hotter than its habit"]
-    store.set_unusual(kind, {key: "much hotter than its habit"})
-    assert unusual() == ["much hotter than its habit"]
+    assert unusual() == ["hotter than usual"]
+    store.set_unusual(kind, {key: "much hotter than usual"})
+    assert unusual() == ["much hotter than usual"]
     generation = store.generation
-    store.set_unusual(kind, {key: "much hotter than its habit"})
+    store.set_unusual(kind, {key: "much hotter than usual"})
     assert store.generation == generation
     store.set_unusual(kind, {key: None})
     store.take("berlin", report("n1", shown, clock.now))
     assert unusual() == [None]
-    assert [kind for kind, _, _ in told(store)] == [EventKind.UNUSUAL_BEGAN, EventKind.UNUSUAL_ENDED]
+    assert [kind for kind, _, _ in recorded(store)] == [EventKind.UNUSUAL_BEGAN, EventKind.UNUSUAL_ENDED]
 
 
 def test_an_anomaly_is_removed_with_its_device(store: FleetStore, clock: Clock) -> None:
@@ -194,7 +194,7 @@ def test_an_anomaly_is_removed_with_its_device(store: FleetStore, clock: Clock) 
     assert row.unusual is None
 
 
-def test_the_generation_grows_when_an_answer_would_change(store: FleetStore, clock: Clock) -> None:
+def test_the_generation_grows_when_a_response_would_change(store: FleetStore, clock: Clock) -> None:
     seen = [store.generation]
 
     def grew() -> bool:
@@ -221,24 +221,24 @@ def test_the_generation_grows_when_an_answer_would_change(store: FleetStore, clo
 
 
 def test_subscribers_get_changes_once_a_second(store: FleetStore, clock: Clock) -> None:
-    async def follow() -> list[Change]:
+    async def follow() -> list[StoreChange]:
         subscription = store.subscribe()
-        heard: list[Change] = []
+        changes: list[StoreChange] = []
         waiting = asyncio.ensure_future(anext(subscription))
         store.tick(clock.now)
-        heard.append(await waiting)  # that the cluster was declared
+        changes.append(await waiting)  # the declaration of the cluster
         store.take("berlin", report("n1", [device()], clock.now))
         store.take("berlin", report("n2", [device()], clock.now))
         store.take("berlin", report("n1", [device(health="lost")], clock.now))
         store.tick(clock.advance(0.5))
         store.tick(clock.advance(0.5))
-        heard.append(await anext(subscription))
-        store.tick(clock.advance(1))  # nothing to tell
+        changes.append(await anext(subscription))
+        store.tick(clock.advance(1))  # no change
         store.describe(ClusterView(id="berlin", reachable=False))
         store.tick(clock.advance(1))
-        heard.append(await anext(subscription))
+        changes.append(await anext(subscription))
         subscription.close()
-        return heard + [change async for change in subscription]
+        return changes + [change async for change in subscription]
 
     first, second, third = run(follow())
     assert first.clusters == ("berlin",)
@@ -250,7 +250,7 @@ def test_subscribers_get_changes_once_a_second(store: FleetStore, clock: Clock) 
 
 
 def test_a_slow_subscriber_gets_a_resync(store: FleetStore, clock: Clock) -> None:
-    async def follow() -> Change:
+    async def follow() -> StoreChange:
         subscription = store.subscribe()
         for _ in range(9):
             store.take("berlin", report("n1", [device()], clock.now))
@@ -265,8 +265,8 @@ def test_a_slow_subscriber_gets_a_resync(store: FleetStore, clock: Clock) -> Non
     assert change.generation == store.generation
 
 
-def test_closing_ends_the_wait(store: FleetStore) -> None:
-    async def follow() -> list[Change]:
+def test_closing_a_subscription_ends_the_wait(store: FleetStore) -> None:
+    async def follow() -> list[StoreChange]:
         subscription = store.subscribe()
         asyncio.get_running_loop().call_soon(subscription.close)
         return [change async for change in subscription]
@@ -277,7 +277,7 @@ def test_closing_ends_the_wait(store: FleetStore) -> None:
 def test_rows_can_be_selected_by_anomalies(store: FleetStore, clock: Clock) -> None:
     store.take("berlin", report("n1", [device("a"), device("b")], clock.now))
     store.set_unusual("device", {("berlin", "n1", "nvidia:b"): "hot"})
-    found = store.devices.select(Query(search="hot"))
+    found = store.devices.select(RowQuery(search="hot"))
     assert [row.id for row in store.devices.rows(found.positions)] == ["nvidia:b"]
 
 
@@ -295,4 +295,7 @@ def test_events_name_devices_by_model_and_index(
     store.take("berlin", report("n1", [device("a", **fields)], clock.now))
     store.take("berlin", report("n1", [device("a", health="warning", **fields)], clock.now))
     store.set_unusual("device", {("berlin", "n1", "nvidia:a"): "runs hot"})
-    assert [text for _, _, text in told(store)] == [f"{name} went from ok to warning", f"{name}: runs hot"]
+    assert [text for _, _, text in recorded(store)] == [
+        f"{name} went from ok to warning",
+        f"{name}: runs hot",
+    ]

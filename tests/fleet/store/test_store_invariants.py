@@ -1,4 +1,4 @@
-"""Whatever is said in whatever order, the tables stay consistent and show what the plainest rules would."""
+"""The tables stay consistent after updates in any order, and match a simple implementation of the rules."""
 
 from collections import defaultdict
 from typing import Any
@@ -43,7 +43,7 @@ _steps = st.one_of(
 
 
 class Plain:
-    """The rules once more: by cluster and node, the last reading and the last failure of each source."""
+    """A simple implementation: the last reading and failure of each source, by cluster and node."""
 
     def __init__(self) -> None:
         self.declared = {"berlin", "oslo"}
@@ -64,16 +64,16 @@ class Plain:
             if not readings and not failures and key[1] not in self.objects[key[0]]:
                 continue
             devices: dict[str, tuple[str, str]] = {}
-            told: set[Vendor] = set()
+            reported: set[Vendor] = set()
             order = list(SourceKind)
             ranked = sorted(readings, key=lambda s, r=readings: (now - r[s][0] >= STALE, order.index(s)))  # type: ignore[misc]
             for source in ranked:
                 taken_at, vendors = readings[source]
                 state = "stale" if now - taken_at >= STALE else "fresh"
                 for place, vendor in enumerate(vendors):
-                    if vendor not in told:
+                    if vendor not in reported:
                         devices[f"{vendor}:{place}"] = source.value, state
-                told.update(vendors)
+                reported.update(vendors)
             if ranked:
                 node_state = "stale" if now - readings[ranked[0]][0] >= STALE else "fresh"
             elif failures and failures[min(failures, key=order.index)][1]:
@@ -169,7 +169,7 @@ def check(store: FleetStore) -> None:
 
 @settings(max_examples=80)
 @given(st.lists(_steps, max_size=25))
-def test_tables_show_what_was_said(steps: list[tuple[Any, ...]]) -> None:
+def test_tables_match_a_plain_implementation_of_the_rules(steps: list[tuple[Any, ...]]) -> None:
     clock, plain = Clock(), Plain()
     store = store_of("berlin", "oslo", clock=clock)
     with (

@@ -1,4 +1,4 @@
-"""What one cluster may keep: rows, nodes, and the memory of its readings."""
+"""The limits of one cluster: rows, nodes, and the memory of its readings."""
 
 import os
 import tracemalloc
@@ -12,9 +12,9 @@ from tests.fleet.store.nodes import Clock, report, snapshot
 
 from accelscope.fleet.rows import ClusterView, NodeUnchanged, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, rows_of, text_size
+from accelscope.fleet.store.node_rows import NodeIdentity, SourceReading, make_rows, text_size
 from accelscope.fleet.store.query import layout_of
-from accelscope.fleet.store.texts import Texts, held_bytes
+from accelscope.fleet.store.table import TextDictionary, interned_bytes
 from accelscope.model import (
     AgentState,
     Device,
@@ -39,7 +39,7 @@ def noise(characters: int) -> str:
 
 @contextmanager
 def memory_of_at_most(growth_bytes: int) -> Iterator[None]:
-    """That stays, once it is done."""
+    """The memory that is still allocated afterwards."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -70,13 +70,13 @@ def reason_of(store: FleetStore, node: str = "n", cluster: str = "a") -> tuple[s
 
 
 def test_unused_texts_are_freed_by_their_length() -> None:
-    """They used to stay until there were a thousand of them, however long they were."""
-    texts = Texts()
+    """A thousand long texts are megabytes, so the number of unused texts is not the only limit."""
+    texts = TextDictionary()
     before: list[int] = []
     with memory_of_at_most(4 * MIB):
         for _ in range(40):
             codes = texts.encode([noise(MIB)])
-            texts.hold(codes)
+            texts.retain(codes)
             texts.release(before)
             texts.settle()
             before = codes
@@ -95,7 +95,7 @@ def test_new_texts_in_every_reading_do_not_leak_memory() -> None:
     for _ in range(5):
         take()
     with memory_of_at_most(4 * MIB):
-        for _ in range(240):  # an hour's refreshes bring 48 MB of texts
+        for _ in range(240):  # the refreshes of an hour add 48 MB of texts
             take()
     assert reason_of(store) == ("fresh", None)
 
@@ -108,7 +108,7 @@ def test_a_reading_that_is_too_large_is_rejected_with_a_reason() -> None:
     assert reason_of(store) == ("fresh", "its reading of 17.2 MiB exceeds the limit of 4.0 MiB")
     known = store.snapshot("a", "n")
     assert known is not None
-    assert [process.name for process in known.processes] == ["python"]  # of before
+    assert [process.name for process in known.processes] == ["python"]  # of the previous reading
     store.take("a", NodeUnchanged(node="n", source=SourceKind.AGENTS))
     assert reason_of(store)[1] == "its reading of 17.2 MiB exceeds the limit of 4.0 MiB"
     store.take("a", report("n", named("python3"), clock.advance(15)))
@@ -129,20 +129,20 @@ def test_a_reading_that_is_too_large_is_rejected_with_a_reason() -> None:
     ],
     ids=["small", "capital", "latin", "grows", "beyond-bmp", "capital-beyond-bmp", "one-wide", "wide-grows"],
 )
-def test_no_text_takes_more_than_is_counted(text: str) -> None:
-    """With its copy in small letters, with what an answer adds to it, and with what a search does."""
-    texts, number = Texts(), 500
-    with memory_of_at_most(number * (held_bytes(text + "000") + 500)):
-        texts.hold(texts.encode([f"{text}{place:03}" for place in range(number)]))
+def test_the_counted_size_of_texts_is_an_upper_bound(text: str) -> None:
+    """Including the lower-case copy, the cached UTF-8 and the copy for searches."""
+    texts, number = TextDictionary(), 500
+    with memory_of_at_most(number * (interned_bytes(text + "000") + 500)):
+        texts.retain(texts.encode([f"{text}{place:03}" for place in range(number)]))
         msgspec.json.encode(texts.texts)
         assert texts.containing("099").sum() == 1
         texts.ranks()
 
 
-def test_one_wide_text_does_not_widen_what_is_searched() -> None:
-    texts = Texts()
+def test_one_wide_text_does_not_widen_the_searched_text() -> None:
+    texts = TextDictionary()
     with memory_of_at_most(4 * MIB):
-        texts.hold(texts.encode([*("a" * 1000 + f"{place:03}" for place in range(1000)), "Äpfel 🌀", "z"]))
+        texts.retain(texts.encode([*("a" * 1000 + f"{place:03}" for place in range(1000)), "Äpfel 🌀", "z"]))
         assert texts.containing("🌀").nonzero()[0].tolist() == [1001]
         assert texts.containing("PFEL").nonzero()[0].tolist() == [1001]
         assert texts.containing("z").nonzero()[0].tolist() == [1002]
@@ -150,7 +150,7 @@ def test_one_wide_text_does_not_widen_what_is_searched() -> None:
 
 
 @pytest.mark.parametrize("where", ["names", "labels"])
-def test_texts_beyond_ascii_count_with_all_bytes_that_they_take(where: str) -> None:
+def test_texts_beyond_ascii_count_with_all_their_bytes(where: str) -> None:
     clock = Clock()
     store = store_of(clock)
     wide = [f"{'🌀' * 990}{number}" for number in range(800)]
@@ -165,7 +165,7 @@ def test_texts_beyond_ascii_count_with_all_bytes_that_they_take(where: str) -> N
     assert reason.endswith("exceeds the limit of 4.0 MiB")
 
 
-def test_lists_in_a_row_count_beside_the_words_in_them() -> None:
+def test_lists_in_a_row_count_in_addition_to_their_words() -> None:
     """A device lists the namespaces that use it: a few long ones make many lists."""
     clock = Clock()
     store = store_of(clock)
@@ -196,7 +196,7 @@ def test_the_size_limit_applies_to_each_cluster() -> None:
     assert reason_of(store, "n0", "b") == ("fresh", None)
 
 
-def test_forgotten_readings_free_their_size() -> None:
+def test_removed_readings_free_their_size() -> None:
     clock = Clock()
     store = store_of(clock, readings_limit=3 * MIB, stale_after_seconds=60, forget_after_seconds=900)
     large = named(*(noise(1000) for _ in range(600)))
@@ -266,13 +266,15 @@ def test_every_text_of_a_row_is_counted() -> None:
         ),
     )
     part = SourceReading(source="agents", state="fresh", taken_at=1.0, snapshot=shown, vendors=("nvidia",))
-    rows = rows_of(NodeIdentity(cluster="c", node="n", simulated=False), [part])
-    held = {
+    rows = make_rows(NodeIdentity(cluster="c", node="n", simulated=False), [part])
+    interned = {
         value
         for row in (*rows.devices, *rows.pods, *rows.processes)
         for name in layout_of(type(row)).texts
         if (value := getattr(row, name)) is not None and value.startswith("text-")
     }
-    assert len(held) == next(count) - 3  # all but the agent's version, and the name of an owner that is a pod
+    assert (
+        len(interned) == next(count) - 3
+    )  # except the version of the agent and the name of an owner that is a pod
     others = {"d", "space", "pod", shown.agent.version, owner.name}
-    assert text_size(shown) == sum(held_bytes(one) for one in held | others if one is not None)
+    assert text_size(shown) == sum(interned_bytes(one) for one in interned | others if one is not None)

@@ -1,4 +1,4 @@
-"""Sums by group, beside the same sums made row by row."""
+"""Sums by group, compared with the same sums made row by row."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_
 
 from accelscope.fleet.rows import DeviceRow, PodRow
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Condition, Query, QueryError
+from accelscope.fleet.store.query import Condition, QueryError, RowQuery
 from accelscope.fleet.store.summary import GROUP_FIELDS, SummaryRow, namespaces, summarize
 from accelscope.model import Vendor
 
@@ -68,7 +68,7 @@ DeviceKey = tuple[str, str, str]
 def plainly(
     store: FleetStore, group_by: Sequence[str], spaces: Sequence[str] | None = None
 ) -> dict[Key, dict[str, Any]]:
-    """The same, one device after the other; of some namespaces, what is theirs."""
+    """The same sums, device by device; with namespaces, only their use."""
     devices = {(row.cluster, row.node, row.id): row for row in store.devices.rows(store.devices.positions())}
     pods_of: dict[DeviceKey, list[PodRow]] = defaultdict(list)
     for pod in store.pods.rows(store.pods.positions()):
@@ -95,9 +95,9 @@ def plainly(
 
 def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> dict[str, Any]:
     def total(values: Iterable[float | None]) -> float | None:
-        """Of devices of which none tells: nothing."""
-        told = [value for value in values if value is not None]
-        return sum(told) if told or not items else None
+        """None if no device reports a value."""
+        reported = [value for value in values if value is not None]
+        return sum(reported) if reported or not items else None
 
     def own(of_device: Callable[[DeviceRow], Any], of_pod: Callable[[PodRow], Any]) -> list[Any]:
         if not of_namespaces:
@@ -112,7 +112,7 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
 
     used = [v for v in own(lambda d: d.utilization_ratio, lambda p: p.utilization_ratio) if v is not None]
     heat = [row.temperature_celsius for row, _ in items if row.temperature_celsius is not None]
-    held = [[pod.idle_seconds for pod in pods if pod.allocated] for _, pods in items]
+    idle_times = [[pod.idle_seconds for pod in pods if pod.allocated] for _, pods in items]
     pods = [pod for _, found in items for pod in found]
     return {
         "nodes": len({(row.cluster, row.node) for row, _ in items}),
@@ -120,7 +120,7 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
         "devices_lost": sum(row.health == "lost" for row, _ in items),
         "devices_unhealthy": sum(row.health in ("warning", "lost") for row, _ in items),
         "devices_stale": 0,
-        "devices_allocated": sum(bool(holders) for holders in held),
+        "devices_allocated": sum(bool(containers) for containers in idle_times),
         "devices_idle": pytest.approx(
             sum(pod.device_share_ratio or 0 for pod in pods if (pod.idle_seconds or 0) >= 3600), abs=0.001
         ),
@@ -152,7 +152,9 @@ def _sums(items: list[tuple[DeviceRow, list[PodRow]]], of_namespaces: bool) -> d
     st.lists(st.sampled_from(GROUP_FIELDS), unique=True, max_size=3),
     st.none() | st.sampled_from([["red"], ["red", "blue"], ["green"]]),
 )
-def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str], spaces: list[str] | None) -> None:
+def test_sums_equal_sums_made_row_by_row(
+    store: FleetStore, group_by: list[str], spaces: list[str] | None
+) -> None:
     wanted = plainly(store, group_by, spaces)
     where = () if spaces is None else (Condition("namespace", "in", spaces),)
     rows = summarize(store, where, group_by)
@@ -165,7 +167,7 @@ def test_sums_are_those_of_the_rows(store: FleetStore, group_by: list[str], spac
         assert all(getattr(row, field) is None for field in set(GROUP_FIELDS) - set(group_by))
 
 
-def test_of_nothing_sums_are_zero_and_means_are_absent() -> None:
+def test_without_devices_sums_are_zero_and_means_are_absent() -> None:
     store = store_of(clock=Clock())
     assert summarize(store) == [
         SummaryRow(
@@ -211,7 +213,7 @@ def store() -> FleetStore:
     return store
 
 
-def test_a_shared_device_counts_in_each_namespace_with_its_own_part(store: FleetStore) -> None:
+def test_a_shared_device_counts_in_each_namespace_with_its_use(store: FleetStore) -> None:
     rows = {row.namespace: row for row in summarize(store, (), ("namespace",))}
     assert {
         name: (row.devices, row.utilization_ratio, row.memory_used_bytes) for name, row in rows.items()
@@ -224,7 +226,7 @@ def test_a_shared_device_counts_in_each_namespace_with_its_own_part(store: Fleet
     assert (whole.devices, whole.devices_allocated, whole.devices_idle, whole.pods) == (3, 1, 0.5, 2)
 
 
-def test_of_several_namespaces_a_device_that_they_share_counts_once_with_what_is_theirs() -> None:
+def test_a_device_shared_by_selected_namespaces_counts_once_with_their_use() -> None:
     store = store_of("berlin", clock=(clock := Clock()))
     shared = device("shared", power_watts=300.0)
     usages = [
@@ -240,12 +242,12 @@ def test_of_several_namespaces_a_device_that_they_share_counts_once_with_what_is
     assert [row.devices for row in summarize(store, both, ("namespace",))] == [1, 1]
 
 
-def test_how_long_is_idle_can_be_said(store: FleetStore) -> None:
+def test_the_idle_time_is_a_parameter(store: FleetStore) -> None:
     [row] = summarize(store, idle_after_seconds=5)
     assert row.devices_idle == 1
 
 
-def test_stale_devices_are_counted_and_said(store: FleetStore) -> None:
+def test_stale_devices_are_counted_and_listed_as_stale(store: FleetStore) -> None:
     rows = {row.cluster: (row.devices, row.devices_stale) for row in summarize(store, (), ("cluster",))}
     assert rows == {"berlin": (2, 2), "oslo": (1, 0)}
 
@@ -260,12 +262,14 @@ def test_stale_devices_are_counted_and_said(store: FleetStore) -> None:
         ([Condition("cluster", "=", "nowhere")], 0, 0),
     ],
 )
-def test_sums_over_some_devices(store: FleetStore, where: list[Condition], devices: int, pods: int) -> None:
+def test_sums_cover_only_the_selected_devices(
+    store: FleetStore, where: list[Condition], devices: int, pods: int
+) -> None:
     [row] = summarize(store, where)
     assert (row.devices, row.pods) == (devices, pods)
 
 
-def test_what_a_namespace_holds_in_each_cluster(store: FleetStore) -> None:
+def test_a_namespace_has_one_row_per_cluster(store: FleetStore) -> None:
     rows = [(row.cluster, row.namespace, row.pods, row.containers, row.devices) for row in namespaces(store)]
     assert rows == [("berlin", "blue", 1, 1, 1), ("berlin", "red", 1, 1, 1)]
 
@@ -277,31 +281,31 @@ def test_what_a_namespace_holds_in_each_cluster(store: FleetStore) -> None:
         lambda store: summarize(store, [Condition("colour", "=", "red")]),
     ],
 )
-def test_an_unknown_field_is_named(store: FleetStore, ask: Callable[[FleetStore], object]) -> None:
-    with pytest.raises(QueryError, match="'colour' is no"):
+def test_the_error_names_an_unknown_field(store: FleetStore, ask: Callable[[FleetStore], object]) -> None:
+    with pytest.raises(QueryError, match="'colour'"):
         ask(store)
 
 
-def test_many_groups_are_sorted_instead_of_tabled(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_groups_are_grouped_by_sorting(store: FleetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     every = ("cluster", "node", "health", "vendor")
     before = summarize(store, (), every)
     monkeypatch.setattr("accelscope.fleet.store.summary._DENSE_LIMIT", 1)
     assert summarize(store, (), every) == before
-    assert store.devices.select(Query()).total == 3
+    assert store.devices.select(RowQuery()).total == 3
 
 
-def test_a_sum_beyond_what_an_answer_can_say_is_no_negative_number() -> None:
+def test_a_sum_beyond_64_bits_is_not_negative() -> None:
     store = store_of("berlin", clock=(clock := Clock()))
     vast = [device(str(number), memory_total_bytes=2**61, memory_used_bytes=2**70) for number in range(8)]
     store.take("berlin", report("n1", vast, clock.now))
     [row] = summarize(store)
     assert row.memory_total_bytes == row.memory_used_bytes == 2**62
-    shown = store.devices.rows(store.devices.select(Query(limit=9)).positions)
+    shown = store.devices.rows(store.devices.select(RowQuery(limit=9)).positions)
     assert {(row.memory_total_bytes, row.memory_used_bytes) for row in shown} == {(2**61, None)}
 
 
-def test_power_and_limit_are_of_the_same_devices() -> None:
-    """Of a fleet of NPUs without limits beside a few GPUs with them, 18.7 kW of 10.4 kW were shown."""
+def test_sums_of_power_and_limit_are_over_the_same_devices() -> None:
+    """Otherwise a fleet of NPUs without limits and a few GPUs with them shows 18.7 kW of 10.4 kW."""
     store = store_of("a", clock=Clock())
     devices = [
         device("limited", power_watts=300.0, power_limit_watts=700.0),
@@ -316,7 +320,7 @@ def test_power_and_limit_are_of_the_same_devices() -> None:
     assert (without.power_watts, without.power_limit_watts, without.power_limit_ratio) == (2000.0, None, None)
 
 
-def test_memory_is_a_fraction_of_the_devices_of_which_both_are_known() -> None:
+def test_the_memory_ratio_is_over_devices_that_report_both_values() -> None:
     store = store_of("a", clock=Clock())
     devices = [
         device("both", memory_used_bytes=20 * GIB, memory_total_bytes=80 * GIB),
@@ -329,5 +333,5 @@ def test_memory_is_a_fraction_of_the_devices_of_which_both_are_known() -> None:
     assert whole.memory_used_ratio == 0.25
 
 
-def test_lifetimes_of_energy_counters_are_not_added_up() -> None:
+def test_a_summary_has_no_sum_of_lifetime_energy() -> None:
     assert "energy_joules" not in SummaryRow.__struct_fields__

@@ -1,4 +1,4 @@
-"""A table beside the plain list that it stands for."""
+"""A table, compared with a plain list of the same rows."""
 
 import operator
 from collections.abc import Callable, Iterator
@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
 from accelscope.fleet.store import table as table_module
-from accelscope.fleet.store import texts as texts_module
-from accelscope.fleet.store.query import Condition, Query, QueryError, Sort
-from accelscope.fleet.store.table import NOWHERE, NodeNumbers, Table
+from accelscope.fleet.store.query import Condition, QueryError, RowQuery, Sort
+from accelscope.fleet.store.table import NOWHERE, ColumnTable, NodeNumbers
 
 NOW = 1000.0
 NODES = [("berlin", "n1"), ("berlin", "n2"), ("oslo", "n1"), ("oslo", "ä")]
@@ -88,7 +87,7 @@ _conditions = st.lists(
 
 
 class Plain:
-    """What a table should do, in the plainest way."""
+    """A simple implementation of a table."""
 
     def __init__(self) -> None:
         self.nodes: dict[tuple[str, str], list[DeviceRow]] = {}
@@ -97,7 +96,7 @@ class Plain:
         return [row for rows in self.nodes.values() for row in rows]
 
     def select(self, where: list[Condition], sort: list[Sort]) -> list[DeviceRow]:
-        found = [row for row in self.rows() if all(holds(row, condition) for condition in where)]
+        found = [row for row in self.rows() if all(matches(row, condition) for condition in where)]
         for by in reversed([*sort, *map(Sort, IDENTITY)]):
             there = [row for row in found if value(row, by.field) is not None]
             absent = [row for row in found if value(row, by.field) is None]
@@ -126,7 +125,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def holds(row: DeviceRow, condition: Condition) -> bool:
+def matches(row: DeviceRow, condition: Condition) -> bool:
     here = value(row, condition.field)
     if condition.op in ("absent", "present"):
         return (here is None) == (condition.op == "absent")
@@ -141,23 +140,23 @@ def identity(row: DeviceRow) -> tuple[str, str, str]:
 
 @contextmanager
 def little_room() -> Iterator[None]:
-    """Holes, merges and returned codes at a handful of rows, and pages that are not sorted at once."""
+    """Makes holes, merges and freed codes occur with few rows, and sorts pages in several steps."""
     with (
         mock.patch.object(table_module, "_HOLES_AT_LEAST", 2),
         mock.patch.object(table_module, "_ROWS_MOVED_AT_ONCE", 2),
         mock.patch.object(table_module, "_LEAST_ROWS", 2),
-        mock.patch.object(texts_module, "_MERGED_AT_LEAST", 1),
-        mock.patch.object(texts_module, "_MERGED_AT_ONCE", 2),
-        mock.patch.object(texts_module, "_RECLAIMED_AT_LEAST", 1),
-        mock.patch.object(texts_module, "_STOPS_LIMIT", 2),
+        mock.patch.object(table_module, "_MERGED_AT_LEAST", 1),
+        mock.patch.object(table_module, "_MERGED_AT_ONCE", 2),
+        mock.patch.object(table_module, "_RECLAIMED_AT_LEAST", 1),
+        mock.patch.object(table_module, "_STOPS_LIMIT", 2),
         mock.patch("accelscope.fleet.store.query._SORTED_AT_ONCE", 1),
     ):
         yield
 
 
-def device_table() -> tuple[Table[DeviceRow], NodeNumbers]:
+def device_table() -> tuple[ColumnTable[DeviceRow], NodeNumbers]:
     numbers = NodeNumbers()
-    return Table(DeviceRow, IDENTITY, numbers=numbers, clock=lambda: NOW), numbers
+    return ColumnTable(DeviceRow, IDENTITY, numbers=numbers, clock=lambda: NOW), numbers
 
 
 def aged(rows: list[DeviceRow]) -> list[DeviceRow]:
@@ -170,7 +169,7 @@ def aged(rows: list[DeviceRow]) -> list[DeviceRow]:
     _sorts,
     st.integers(1, 5),
 )
-def test_a_table_answers_like_a_plain_list(
+def test_a_table_returns_the_same_rows_as_a_plain_list(
     written: list[tuple[tuple[tuple[str, str], list[DeviceRow]], int]],
     where: list[Condition],
     sort: list[Sort],
@@ -189,7 +188,7 @@ def test_a_table_answers_like_a_plain_list(
             assert sorted(map(identity, seen)) == sorted(map(identity, plain.rows()))
         wanted = aged(plain.select(where, sort))
         seen = []
-        query = Query(where=tuple(where), sort=tuple(sort), limit=limit)
+        query = RowQuery(where=tuple(where), sort=tuple(sort), limit=limit)
         while True:
             page = table.select(query)
             assert page.total == len(wanted)
@@ -197,7 +196,7 @@ def test_a_table_answers_like_a_plain_list(
             if page.after is None:
                 break
             assert len(page.positions) == limit
-            query = Query(where=tuple(where), sort=tuple(sort), limit=limit, after=page.after)
+            query = RowQuery(where=tuple(where), sort=tuple(sort), limit=limit, after=page.after)
         assert seen == wanted
 
 
@@ -207,7 +206,7 @@ def test_a_table_answers_like_a_plain_list(
     _sorts,
     st.integers(1, 4),
 )
-def test_what_stays_is_on_one_page_whatever_else_changes(
+def test_unchanged_rows_are_on_exactly_one_page_while_others_change(
     before: list[tuple[tuple[str, str], list[DeviceRow]]],
     meanwhile: list[tuple[tuple[str, str], list[DeviceRow]]],
     sort: list[Sort],
@@ -223,13 +222,13 @@ def test_what_stays_is_on_one_page_whatever_else_changes(
                 stays[key] = rows
         changes = iter([change for change in meanwhile if change[0][0] == "oslo"])
         seen: list[tuple[str, str, str]] = []
-        query = Query(sort=tuple(sort), limit=limit)
+        query = RowQuery(sort=tuple(sort), limit=limit)
         while True:
             page = table.select(query)
             seen += map(identity, table.rows(page.positions, NOW))
             if page.after is None:
                 break
-            query = Query(sort=tuple(sort), limit=limit, after=page.after)
+            query = RowQuery(sort=tuple(sort), limit=limit, after=page.after)
             if change := next(changes, None):
                 table.replace(numbers.give(*change[0]), change[1])
                 table.settle()
@@ -256,24 +255,24 @@ def test_rows_are_found_by_identity_and_removed(
             assert table.find(cluster=cluster, node=node, id="no such") is None
             table.remove(numbers.give(cluster, node))
         assert len(table) == 0
-        assert table.select(Query()).total == 0
+        assert table.select(RowQuery()).total == 0
 
 
-def test_a_page_goes_on_behind_a_text_that_is_gone() -> None:
+def test_a_page_continues_after_a_text_that_was_removed() -> None:
     with little_room():
         table, numbers = device_table()
         table.replace(numbers.give("berlin", "n1"), [_row("a", model="c"), _row("b", model="a")])
         table.replace(numbers.give("oslo", "n1"), [_row("a", cluster="oslo", model="b")])
         by_model = (Sort("model"),)
-        page = table.select(Query(sort=by_model, limit=2))
+        page = table.select(RowQuery(sort=by_model, limit=2))
         assert [row.model for row in table.rows(page.positions)] == ["a", "b"]
         table.remove(numbers.give("oslo", "n1"))
-        rest = table.select(Query(sort=by_model, limit=2, after=page.after))
+        rest = table.select(RowQuery(sort=by_model, limit=2, after=page.after))
         assert [row.model for row in table.rows(rest.positions)] == ["c"]
 
 
 def test_holes_are_closed_while_rows_come_and_go() -> None:
-    """Blocks outgrow their places, vanish and come back while others are being moved."""
+    """Blocks grow, disappear and return while others are moved."""
     with little_room():
         table, numbers = device_table()
         plain: dict[str, list[DeviceRow]] = {}
@@ -296,10 +295,10 @@ def test_holes_are_closed_while_rows_come_and_go() -> None:
         assert len(table.live()) <= 2 * len(table)
 
 
-def test_links_between_tables_hold_while_rows_move() -> None:
+def test_links_between_tables_stay_valid_while_rows_move() -> None:
     with little_room():
         devices, numbers = device_table()
-        processes = Table(ProcessRow, ("cluster", "node", "pid"), numbers=numbers)
+        processes = ColumnTable(ProcessRow, ("cluster", "node", "pid"), numbers=numbers)
         for turn in range(200):
             node = f"n{turn * 7 % 11}"
             number = numbers.give("berlin", node)
@@ -320,7 +319,7 @@ def test_links_between_tables_hold_while_rows_move() -> None:
         assert (linked == NOWHERE).sum() == 11
 
 
-def test_assigned_values_are_seen_and_the_old_ones_not() -> None:
+def test_assigned_values_replace_the_old_ones() -> None:
     table, numbers = device_table()
     row = _row("a", model="H100", utilization_ratio=0.5)
     table.replace(numbers.give("berlin", "n1"), [row])
@@ -329,10 +328,10 @@ def test_assigned_values_are_seen_and_the_old_ones_not() -> None:
     table.assign(here, "utilization_ratio", None)
     [seen] = table.rows(here, NOW)
     assert (seen.model, seen.utilization_ratio) == ("A100", None)
-    assert table.select(Query(where=(Condition("model", "=", "H100"),))).total == 0
+    assert table.select(RowQuery(where=(Condition("model", "=", "H100"),))).total == 0
 
 
-def test_numbers_that_are_none_are_absent() -> None:
+def test_nan_and_infinity_are_absent() -> None:
     table, numbers = device_table()
     values = [float("inf"), float("-inf"), float("nan"), None]
     rows = [_row(str(place), power_watts=watts) for place, watts in enumerate(values)]
@@ -340,9 +339,11 @@ def test_numbers_that_are_none_are_absent() -> None:
     assert [row.power_watts for row in table.rows(table.positions(), NOW)] == [None] * 4
 
 
-def test_names_that_come_and_go_take_no_room() -> None:
+def test_short_lived_names_do_not_fill_the_memory() -> None:
     numbers = NodeNumbers()
-    table = Table(PodRow, ("cluster", "node", "namespace", "pod", "container", "device"), numbers=numbers)
+    table = ColumnTable(
+        PodRow, ("cluster", "node", "namespace", "pod", "container", "device"), numbers=numbers
+    )
     for turn in range(10_000):
         rows = [
             PodRow(
@@ -363,32 +364,32 @@ def test_names_that_come_and_go_take_no_room() -> None:
         table.settle()
     assert len(table.texts("pod")) < 4000
     assert len(table.live()) < 10_000
-    assert table.select(Query(search="JOB-9999-0")).total == 1
-    assert table.select(Query(search="job-9998-")).total == 0
+    assert table.select(RowQuery(search="JOB-9999-0")).total == 1
+    assert table.select(RowQuery(search="job-9998-")).total == 0
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "expected"),
     [
         (
-            Query(where=(Condition("colour", "=", "red"),)),
+            RowQuery(where=(Condition("colour", "=", "red"),)),
             "'colour' is not a field of a node; allowed: cluster,",
         ),
-        (Query(sort=(Sort("colour"),)), "'colour' is not a field"),
-        (Query(where=(Condition("devices", "=", "many"),)), "'many' is not a number"),
-        (Query(where=(Condition("state", "=", 3),)), "3 is not a text"),
-        (Query(where=(Condition("state", "in", "fresh"),)), "takes a list of values"),
-        (Query(where=(Condition("state", "=", ["fresh"]),)), "takes one value"),
-        (Query(where=(Condition("devices", "contains", 1),)), "is about texts"),
-        (Query(limit=0), "at least one row"),
-        (Query(after=("berlin",)), "has 1 values, the order 2"),
-        (Query(after=("berlin", 7)), "does not fit the order: node is 7"),
-        (Query(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not fit the order"),
+        (RowQuery(sort=(Sort("colour"),)), "'colour' is not a field"),
+        (RowQuery(where=(Condition("devices", "=", "many"),)), "'many' is not a number"),
+        (RowQuery(where=(Condition("state", "=", 3),)), "3 is not a text"),
+        (RowQuery(where=(Condition("state", "in", "fresh"),)), "needs a list of values"),
+        (RowQuery(where=(Condition("state", "=", ["fresh"]),)), "needs one value"),
+        (RowQuery(where=(Condition("devices", "contains", 1),)), "applies to texts"),
+        (RowQuery(limit=0), "at least 1"),
+        (RowQuery(after=("berlin",)), "has 1 values, the sort order 2"),
+        (RowQuery(after=("berlin", 7)), "does not match the sort order: node is 7"),
+        (RowQuery(sort=(Sort("devices"),), after=("many", "berlin", "n1")), "does not match the sort order"),
     ],
 )
-def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, said: str) -> None:
-    table = Table(NodeRow, ("cluster", "node"))
-    with pytest.raises(QueryError, match=said):
+def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: RowQuery, expected: str) -> None:
+    table = ColumnTable(NodeRow, ("cluster", "node"))
+    with pytest.raises(QueryError, match=expected):
         table.select(query)
 
 
@@ -403,26 +404,26 @@ def test_the_error_of_an_invalid_query_lists_what_is_allowed(query: Query, said:
         ("\0", set()),
     ],
 )
-def test_search_looks_into_every_text_in_any_case(search: str, found: set[str]) -> None:
+def test_search_finds_a_part_of_any_text_ignoring_case(search: str, found: set[str]) -> None:
     table, numbers = device_table()
     rows = [_row("a", model="H100 PCIe"), _row("b", model="É")]
     table.replace(numbers.give("berlin", "n1"), rows)
-    seen = table.rows(table.select(Query(search=search)).positions, NOW)
+    seen = table.rows(table.select(RowQuery(search=search)).positions, NOW)
     assert {row.id for row in seen} == found
 
 
 @pytest.mark.parametrize("row_type", [NodeRow, DeviceRow, PodRow, ProcessRow])
 def test_every_field_of_a_row_is_a_column(row_type: type[Any]) -> None:
-    table: Table[Any] = Table(row_type, ("cluster", "node"), clock=lambda: NOW)
+    table: ColumnTable[Any] = ColumnTable(row_type, ("cluster", "node"), clock=lambda: NOW)
     for field in row_type.__struct_fields__:
         assert len(table.column(field)) == 0
 
 
-def test_columns_of_all_rows_and_of_some() -> None:
+def test_columns_are_returned_for_all_rows_or_for_selected_ones() -> None:
     table, numbers = device_table()
     table.replace(numbers.give("berlin", "n1"), [_row("a", index=0), _row("b", index=1), _row("c")])
     assert np.array_equal(table.column("index"), [0, 1, np.nan], equal_nan=True)
-    some = table.select(Query(where=(Condition("index", ">", 0),))).positions
+    some = table.select(RowQuery(where=(Condition("index", ">", 0),))).positions
     assert [table.texts("id").texts[code] for code in table.column("id", some)] == ["b"]
     assert table.column("age_seconds").tolist() == [NOW] * 3
 

@@ -10,12 +10,11 @@ import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import GIB, Clock, device, report, snapshot, store_of, usage
 
-from accelscope.fleet.history import History
-from accelscope.fleet.history.rings import NOWHERE
+from accelscope.fleet.detectors import StuckJobDetector, baseline
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.history_rings import NOWHERE
 from accelscope.fleet.store.events import EventKind
-from accelscope.fleet.trends import Trends
-from accelscope.fleet.trends.detectors import StuckJobDetector, baseline
-from accelscope.fleet.trends.trends import AnomalyMarks, DevicePast
+from accelscope.fleet.trends import AnomalyMarks, DeviceHistory, Trends
 from accelscope.model import FAULT_THROTTLES, Device, EccCount, ErrorCount, PodUsage, Throttle
 
 START = 1_000_020.0
@@ -48,7 +47,7 @@ class MonitoredDevice:
 
     def __post_init__(self) -> None:
         self.store = store_of("a", clock=self.clock, forget_after_seconds=self.forget_after_seconds)
-        self.history = History()
+        self.history = FleetHistory()
         self.trends = Trends(self.history)
 
     def read(self, minutes: Iterable[Minute]) -> "MonitoredDevice":
@@ -120,7 +119,7 @@ def _node(minute: Minute) -> tuple[list[Device], list[PodUsage]]:
     ]
     if minute.pod is None:
         return [known, *others], []
-    held = usage(
+    allocated = usage(
         minute.pod,
         known,
         allocated=1,
@@ -128,7 +127,7 @@ def _node(minute: Minute) -> tuple[list[Device], list[PodUsage]]:
         utilization_ratio=minute.pod_utilization,
         memory_used_bytes=None if minute.pod_memory is None else int(minute.pod_memory * GIB),
     )
-    return [known, *others], [held]
+    return [known, *others], [allocated]
 
 
 def moving(minutes: int, make: Callable[[int, random.Random], Minute] | None = None) -> list[Minute]:
@@ -405,7 +404,7 @@ def test_a_few_outliers_do_not_move_the_baseline() -> None:
 
 
 def test_the_baseline_of_a_device_starts_when_any_of_its_pods_changes() -> None:
-    past = DevicePast()
+    past = DeviceHistory()
     past.grow_to(3)
 
     def read(minute: int, devices: dict[int, list[int]]) -> list[float]:

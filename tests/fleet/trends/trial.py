@@ -1,12 +1,11 @@
-"""What trends find, how late, and what they find where there is nothing. No test: it prints.
+"""Detection rate, delay and false alarms of the anomaly detection. Not a test: it prints figures.
 
     python -m tests.fleet.trends.trial [hours] [nodes] [seed]
 
 Nodes of eight H100 run jobs that come and go, sampled once a minute. They play recordings of the agent on
 simulated nodes, which are made first and kept in the user's cache (ten minutes on two CPUs for eight hours).
-The simulator's devices are too regular, so three things are added to what they show: sensors waver, the room
-gets warmer and cooler over hours, and a job draws more or less power for the same utilisation as it goes
-through its phases.
+Simulated devices are too regular, so three effects are added to their readings: noise of sensors, a room
+temperature that changes over hours, and jobs whose power at the same utilisation changes between phases.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from statistics import median
 
 import yaml
 
-from accelscope.fleet.history import History
+from accelscope.fleet.history import FleetHistory
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.events import EventKind
 from accelscope.fleet.store.fleet_store import FleetStore
@@ -41,14 +40,14 @@ START = 1_700_000_040.0
 GIB = 1 << 30
 FAULT_MINUTE = 90
 WATCHED_MINUTES = 120  # from then on
-VICTIM = 3  # index of the device that a fault befalls
+VICTIM = 3  # index of the device with the fault
 VICTIM_JOB = "victim"  # the job that runs there
 WELL_DAYS, FAULTY_DAYS = 8, 2  # recordings without a fault, and with each fault and shape
 
 
 @dataclass(frozen=True)
 class FaultCase:
-    """What is done to the played device, by minutes since it began; or to the simulated node."""
+    """Changes of the played device, by minutes since the fault began, or of the simulated node."""
 
     name: str
     whole_node: bool = False  # its job runs on all devices of the node
@@ -56,7 +55,7 @@ class FaultCase:
     pod: Callable[[PodUsage, float], PodUsage] = lambda usage, minutes: usage
     kind: FaultKind | None = None
     hangs: bool = False
-    on_pod: bool = False  # where it should be found
+    on_pod: bool = False  # whether the pod should be marked
 
 
 def _hotter(device: Device, minutes: float) -> Device:
@@ -107,7 +106,7 @@ class Job:
 
 
 def _jobs(chance: random.Random, minutes: int, device: int) -> Iterator[Job]:
-    """One after the other, with pauses, as schedulers hand out a device."""
+    """Jobs one after the other, with pauses, as a scheduler places them."""
     at = -chance.uniform(0, 60)
     number = 0
     while at < minutes:
@@ -140,7 +139,7 @@ def _all_jobs(chance: random.Random, minutes: int, case: FaultCase | None, shape
 
 
 class Day:
-    """What happens on a node: several nodes play the recording of one day."""
+    """The readings of a node: several nodes play the recording of one day."""
 
     def __init__(self, seed: int, minutes: int, case: FaultCase | None = None, shape: str = "") -> None:
         chance = random.Random(seed)
@@ -170,7 +169,7 @@ class Day:
         return RecordingRequest(yaml.safe_dump(node), self._seed, MINUTE, self._minutes, idle)
 
     def _timed(self, job: Job) -> dict[str, object]:
-        """Without times that are not in the recording, or at its end."""
+        """Omits times that are not in the recording, or at its end."""
         begin = {"from": job.begin * MINUTE} if job.begin > 0 else {}
         until = {"until": job.until * MINUTE} if job.until < self._minutes - 5 else {}
         return {**job.process, **begin, **until}
@@ -255,7 +254,7 @@ async def _run(hours: float, count: int, seed: int) -> None:
     now = START
     store = FleetStore(clock=lambda: now)
     store.declare([ClusterView(id="trial", reachable=True)])
-    history = History()
+    history = FleetHistory()
     trends = Trends(history)
     nodes = list(_nodes(count, minutes, seed))
     for minute in range(minutes):
@@ -295,25 +294,25 @@ def _print_found(store: FleetStore, nodes: Mapping[str, Node]) -> None:
             here = [late for node, late in first.items() if node.startswith(f"fault-{place}-{shape}-")]
             late = [minutes for minutes, _ in here]
             when = f"after {median(late):.0f} minutes, the last after {max(late):.0f}" if late else ""
-            said = here[0][1].partition(": ")[2] if here else ""
-            print(f"{case.name:42} {shape:6} {len(late):2} of {EACH} {when:42} {said}")
+            text = here[0][1].partition(": ")[2] if here else ""
+            print(f"{case.name:42} {shape:6} {len(late):2} of {EACH} {when:42} {text}")
 
 
 def _print_false(store: FleetStore, nodes: Mapping[str, Node], count: int, minutes: int) -> None:
-    """Each with the load of its job, where it is a pod's."""
+    """Each with the load of its job if it belongs to a pod."""
     device_hours = count * DEVICES * minutes / 60
     alarms: dict[str, list[str]] = defaultdict(list)
     for node, of_pod, minute, text in _began(store):
         if node.startswith("well"):
-            who, _, said = text.partition(": ")
+            who, _, reason = text.partition(": ")
             load = nodes[node].load_of(who.partition("/")[2]) if of_pod else ""
-            kind = ("pod: " if of_pod else "device: ") + said.split(" ")[0]
-            alarms[kind].append(f"{node} minute {minute:.0f}: {said} {load}")
+            kind = ("pod: " if of_pod else "device: ") + reason.split(" ")[0]
+            alarms[kind].append(f"{node} minute {minute:.0f}: {reason} {load}")
     total = sum(map(len, alarms.values()))
     print(f"\n{device_hours:.0f} device-hours without a fault: {total} alarms, ", end="")
     print(f"{1000 * total / device_hours:.2f} for each 1,000 device-hours")
-    for kind, said_of in sorted(alarms.items()):
-        print(f"  {len(said_of)} {kind}", *said_of, sep="\n    ")
+    for kind, texts in sorted(alarms.items()):
+        print(f"  {len(texts)} {kind}", *texts, sep="\n    ")
 
 
 if __name__ == "__main__":

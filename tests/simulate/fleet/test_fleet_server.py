@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from tests.fleet.loop import run
 
-from accelscope.fleet.clusters.clusters_file import load_clusters
+from accelscope.fleet.clusters import load_clusters
 from accelscope.model import HealthState, Snapshot
 from accelscope.model.wire import SchemaError, read_snapshot
 from accelscope.simulate.fleet.description import read_fleet

@@ -104,22 +104,22 @@ export interface ClusterView {
   name: string | null;
   /** Number of nodes; null: nothing was read yet. */
   nodes: number | null;
-  /** True: its API server, or its Prometheus store if it has none, answers; null: not tried yet. */
+  /** True: its API server, or its Prometheus store if it has none, responds; null: not tried yet. */
   reachable: boolean | null;
-  /** What is wrong, as a short identifier. */
+  /** Why it is unreachable or partly failing, as a short identifier. */
   reason: string | null;
   /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
   /** Its sources. */
   sources: SourceView[];
-  /** When it last answered, in seconds since the epoch; null: never. */
+  /** When it last responded, in seconds since the epoch; null: never. */
   succeeded_at: number | null;
-  /** What is wrong, as a message. */
+  /** Why it is unreachable or partly failing, as a message. */
   text: string | null;
 }
 
 export interface Clusters {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -130,7 +130,7 @@ export interface Clusters {
 }
 
 export interface Columns {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** The requested columns. */
   fields: Record<string, TextColumn | NumberColumn | FlagColumn>;
@@ -341,15 +341,15 @@ export interface DeviceBalance {
 }
 
 export interface DeviceDetail {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
-  /** What makes the use by pods add up to that of the device. */
+  /** Memory, energy and shares of the device beyond the use by its pods. */
   balance: DeviceBalance | null;
   /** Row of the device. */
   device: DeviceRow;
   /** Increases with every change that the caller can see. */
   generation: number;
-  /** Rows of the containers that hold or use it. */
+  /** Rows of the containers that it is allocated to or that use it. */
   pods: PodRow[];
   /** Rows of the processes on it. */
   processes: ProcessRow[];
@@ -398,7 +398,7 @@ export interface DeviceRow {
   memory_utilization_ratio: number | null;
   /** Name of the product. */
   model: string | null;
-  /** Namespaces of the pods that hold or use it, separated by commas. */
+  /** Namespaces of the pods that it is allocated to or that use it, separated by commas. */
   namespaces: string | null;
   /** Name of the node. */
   node: string;
@@ -469,7 +469,7 @@ export interface ErrorCount {
 }
 
 export interface Event {
-  /** Seconds since the epoch. */
+  /** Time of the event, in seconds since the epoch. */
   at: number;
   /** Id of the cluster. */
   cluster: string;
@@ -477,24 +477,24 @@ export interface Event {
   device: string | null;
   /** Increases with each event of this process. */
   id: number;
-  /** What happened. */
+  /** Type of the event. */
   kind: EventKind;
-  /** Of the pod that it is about. */
+  /** Namespace of the pod. */
   namespace: string | null;
-  /** Name of the node; null: of the whole cluster. */
+  /** Name of the node; null: the event is about the whole cluster. */
   node: string | null;
-  /** That it is about. */
+  /** Name of the pod. */
   pod: string | null;
-  /** How much it matters. */
+  /** Severity of the event. */
   severity: Severity;
-  /** For people. */
+  /** Message of the event. */
   text: string;
 }
 
 export type EventKind = "cluster_back" | "cluster_left" | "cluster_unreachable" | "device_back" | "device_better" | "device_gone" | "device_lost" | "device_new" | "device_worse" | "node_back" | "node_forgotten" | "node_incompatible" | "node_stale" | "unusual_began" | "unusual_ended";
 
 export interface Events {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** No event with this id or a later one is missing; older ones may be. */
   first: number;
@@ -626,7 +626,7 @@ export interface GpuProcess {
 }
 
 export interface GpuSummary {
-  /** Time since the cluster last answered. */
+  /** Time since the cluster last responded. */
   age_seconds: number | null;
   /** Mean over GPUs that report it. */
   average_gpu_utilization_percent: number | null;
@@ -660,7 +660,7 @@ export interface Health {
 }
 
 export interface HealthReport {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Unreachable clusters, and clusters with a source that is down. */
   clusters: ClusterView[];
@@ -681,25 +681,25 @@ export interface HealthReport {
 export type HealthState = "critical" | "lost" | "ok" | "unknown" | "warning";
 
 export interface HistorySeries {
-  /** Of the device or pod. */
+  /** Id of the cluster of the device or pod. */
   cluster: string | null;
-  /** By name, all of one length; null: nothing was read then. */
+  /** Values by name, in lists of equal length; null: not read at that time. */
   fields: Record<string, (number | null)[]>;
   /** The cluster, vendor, model, namespace, device id or pod; null: the fleet. */
   key: string | null;
-  /** Of the pod. */
+  /** Namespace of the pod. */
   namespace: string | null;
-  /** Of the device. */
+  /** Name of the node of the device. */
   node: string | null;
-  /** What it is of. */
+  /** What the history is about. */
   scope: "cluster" | "device" | "fleet" | "model" | "namespace" | "pod" | "vendor";
-  /** All of it or a part, by clusters as they are now. */
+  /** True: some or all of the clusters are simulated now. */
   simulated: boolean;
-  /** `ring`: what this process saw by the minute. */
+  /** `ring`: recorded by this process; `prometheus`: read from a store. */
   source: "prometheus" | "ring";
-  /** Of the first value, seconds since the epoch. */
+  /** Time of the first value, in seconds since the epoch. */
   start: number;
-  /** Time from one point to the next. */
+  /** Time between two values. */
   step_seconds: number;
 }
 
@@ -737,7 +737,7 @@ export interface IdlePod {
 }
 
 export interface IdlePods {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Sum over all pages. */
   device_hours: number;
@@ -782,21 +782,21 @@ export interface LinkErrors {
 export interface NamespaceRow {
   /** Id of the cluster. */
   cluster: string;
-  /** Number of containers that hold or use a device. */
+  /** Number of containers that use a device or have one allocated. */
   containers: number;
-  /** That its pods hold or use. */
+  /** Number of devices that are allocated to its pods or used by them. */
   devices: number;
   /** Number of devices allocated to its pods. */
   devices_allocated: number;
   /** Allocated devices that were not used for an hour or more, as a sum of device shares. */
   devices_idle: number;
-  /** Of clusters that are simulated. */
+  /** Number of devices of simulated clusters. */
   devices_simulated: number;
   /** Number of devices whose last reading is old. */
   devices_stale: number;
-  /** null: not known of any of its devices. */
+  /** Sum; null: no device reports it. */
   energy_joules: number | null;
-  /** null: not known of any of its devices. */
+  /** Sum; null: no device reports it. */
   memory_used_bytes: number | null;
   /** Name of the namespace. */
   namespace: string;
@@ -811,7 +811,7 @@ export interface NamespaceRow {
 }
 
 export interface Namespaces {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -826,7 +826,7 @@ export interface Namespaces {
 export interface NodeDetail {
   /** State of the agent; null: no agent, or not read yet. */
   agent: AgentState | null;
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Attribution sources of the agent. */
   attribution: AttributionSourceState[];
@@ -861,7 +861,7 @@ export interface NodeRow {
   cluster: string;
   /** Number of devices. */
   devices: number;
-  /** Number of devices that fell off the bus or do not answer. */
+  /** Number of devices that fell off the bus or do not respond. */
   devices_lost: number;
   /** Number of devices whose health is warning, critical or lost. */
   devices_unhealthy: number;
@@ -909,7 +909,7 @@ export interface NumberColumn {
 export type OwnerKind = "container" | "none" | "pod" | "slurm_job" | "systemd_unit" | "unknown" | "user";
 
 export interface DeviceRowPage {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -922,7 +922,7 @@ export interface DeviceRowPage {
 }
 
 export interface NodeRowPage {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -935,7 +935,7 @@ export interface NodeRowPage {
 }
 
 export interface PodRowPage {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -948,7 +948,7 @@ export interface PodRowPage {
 }
 
 export interface ProcessRowPage {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -1034,13 +1034,13 @@ export interface Pod {
 export interface PodDetail {
   /** Device ids allocated to it. */
   allocations: Allocation[];
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Id of the cluster. */
   cluster: string;
   /** Rows of its containers, one for each container and device. */
   containers: PodRow[];
-  /** Rows of the devices that it holds or uses. */
+  /** Rows of the devices that are allocated to it or used by it. */
   devices: DeviceRow[];
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -1239,7 +1239,7 @@ export interface ReaderState {
 }
 
 export interface Refreshed {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** The cluster after the refresh. */
   cluster: ClusterView;
@@ -1287,13 +1287,13 @@ export interface SinkState {
 }
 
 export interface SourceView {
-  /** Number of nodes that answered. */
+  /** Number of nodes that responded. */
   answered: number;
   /** Duration of the last refresh. */
   duration_seconds: number | null;
-  /** Number of failed refreshes and of nodes that did not answer. */
+  /** Number of failed refreshes and of nodes that did not respond. */
   errors: number;
-  /** Number of nodes that should have answered. */
+  /** Number of nodes that should have responded. */
   expected: number;
   /** `agents`, `exec`, `annotations` or `prometheus`. */
   kind: string;
@@ -1310,7 +1310,7 @@ export interface SourceView {
 }
 
 export interface Summary {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Increases with every change that the caller can see. */
   generation: number;
@@ -1325,45 +1325,45 @@ export interface Summary {
 }
 
 export interface SummaryRow {
-  /** Where rows are by cluster; null: they are not. */
+  /** Id of the cluster; null: not grouped by cluster. */
   cluster: string | null;
-  /** Number of containers that hold or use a device. */
+  /** Number of containers that use a device or have one allocated. */
   containers: number;
   /** Number of devices. */
   devices: number;
-  /** Held by some container, whole or in part. */
+  /** Number of devices that are allocated to a container, whole or in part. */
   devices_allocated: number;
-  /** Sum of the shares of devices that are held and were not used for an hour or more. */
+  /** Allocated devices that were not used for an hour or more, as a sum of device shares. */
   devices_idle: number;
-  /** Number of devices that fell off the bus or do not answer. */
+  /** Number of devices that fell off the bus or do not respond. */
   devices_lost: number;
-  /** Of clusters that are simulated. */
+  /** Number of devices of simulated clusters. */
   devices_simulated: number;
-  /** Counted with their last values. */
+  /** Number of devices whose last reading is old; they count with their last values. */
   devices_stale: number;
-  /** Warning, critical or lost. */
+  /** Number of devices whose health is warning, critical or lost. */
   devices_unhealthy: number;
-  /** Where rows are grouped by it; null: they are not, or it is not known. */
+  /** Value of the group; null: not grouped by this field, or unknown. */
   health: string | null;
-  /** null: none of its devices tells. */
+  /** Sum; null: no device reports it. */
   memory_total_bytes: number | null;
-  /** Bytes, of the devices of which it is known; null: of none. */
+  /** Sum over devices that report it; null: no device does. */
   memory_used_bytes: number | null;
-  /** Used of total, over devices that report both; null: none does. */
+  /** Used memory divided by total memory, over devices that report both; null: none does. */
   memory_used_ratio: number | null;
-  /** Where rows are grouped by it; null: they are not, or it is not known. */
+  /** Value of the group; null: not grouped by this field, or unknown. */
   model: string | null;
-  /** Where rows are grouped by it; null: they are not, or it is not known. */
+  /** Value of the group; null: not grouped by this field, or unknown. */
   namespace: string | null;
-  /** Where rows are grouped by it; null: they are not, or it is not known. */
+  /** Value of the group; null: not grouped by this field, or unknown. */
   node: string | null;
-  /** Nodes of its devices. */
+  /** Number of nodes with these devices. */
   nodes: number;
   /** Number of pods. */
   pods: number;
-  /** Power of limit, over the devices in `power_limit_watts`. */
+  /** Power divided by limit, over the devices in `power_limit_watts`. */
   power_limit_ratio: number | null;
-  /** Sum of the limits, over devices that report both power and limit. */
+  /** Sum of the limits over devices that report both power and limit. */
   power_limit_watts: number | null;
   /** Sum over devices that report it. */
   power_watts: number | null;
@@ -1373,9 +1373,9 @@ export interface SummaryRow {
   temperature_celsius: number | null;
   /** Highest temperature of its devices. */
   temperature_max_celsius: number | null;
-  /** Mean, 0 to 1; null: not known. */
+  /** Mean, 0 to 1; null: unknown. */
   utilization_ratio: number | null;
-  /** Where rows are grouped by it; null: they are not, or it is not known. */
+  /** Value of the group; null: not grouped by this field, or unknown. */
   vendor: string | null;
 }
 
@@ -1415,7 +1415,7 @@ export interface Unattributed {
 export type UnattributedReason = "cgroup_hidden" | "no_permission" | "no_pod_source" | "no_process" | "not_in_a_pod" | "pod_unknown" | "process_gone";
 
 export interface UnusualReport {
-  /** Time of the answer, in seconds since the epoch. */
+  /** Time of the response, in seconds since the epoch. */
   at: number;
   /** Unusual devices; at most `limit`. */
   devices: DeviceRow[];

@@ -1,7 +1,7 @@
 """Access control: tokens from a file, tokens reviewed by a cluster, or no tokens.
 
 A cluster reviews a token through its API server: it must authenticate the token (TokenReview) and authorize
-its user to `get` a path that stands for the fleet (SubjectAccessReview). These paths do not begin with /api,
+its user to `get` a path that represents the fleet (SubjectAccessReview). These paths do not begin with /api,
 because the role system:discovery grants `get` on /api/* to every user of a cluster.
 """
 
@@ -23,8 +23,7 @@ from accelscope.config.log import fields
 from accelscope.files import FileWatch
 from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, temporary
 from accelscope.fleet.api_server import Session
-from accelscope.fleet.clusters import ClusterEntry
-from accelscope.fleet.clusters.entry import CLUSTER_ID, Access
+from accelscope.fleet.clusters import CLUSTER_ID, Access, ClusterEntry
 from accelscope.kube.endpoint import is_loopback
 from accelscope.kube.errors import KubeError
 from accelscope.kube.token_review import (
@@ -43,20 +42,20 @@ from accelscope.rate_limit import Rate, RateLimiter
 log = logging.getLogger(__name__)
 
 
-class Scope(StrEnum):
+class AccessScope(StrEnum):
     READ = "read"
     ADMIN = "admin"  # includes read; may also refresh clusters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A caller limited to some clusters gets answers as if the others did not exist."""
+    """A caller limited to some clusters gets responses as if the others did not exist."""
 
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[AccessScope]
     clusters: frozenset[str] | None = None  # None: all, including those added later
 
-    def may(self, scope: Scope) -> bool:
+    def may(self, scope: AccessScope) -> bool:
         return scope in self.scopes
 
     def sees(self, cluster: str) -> bool:
@@ -64,11 +63,11 @@ class Caller:
 
     @property
     def view(self) -> str:
-        """A key that is equal for callers who get equal answers."""
+        """A key that is equal for callers who get equal responses."""
         return "all" if self.clusters is None else repr(sorted(self.clusters))
 
 
-ANONYMOUS = Caller(name="anonymous", scopes=frozenset(Scope))
+ANONYMOUS = Caller(name="anonymous", scopes=frozenset(AccessScope))
 
 # --- Static tokens ------------------------------------------------------------
 #
@@ -88,7 +87,7 @@ _NAME = Text(
     "a name of letters, digits, - _ and . (at most 63)", r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 )
 _SHA256 = Text("64 hexadecimal digits: the SHA-256 of the token", r"[0-9A-Fa-f]{64}", secret=True)
-_SCOPE = Choice(*Scope)
+_SCOPE = Choice(*AccessScope)
 _CLUSTER = Text("the id of a cluster; omit clusters for all", CLUSTER_ID)
 
 
@@ -124,7 +123,7 @@ class NewToken:
 def make_token(
     name: str,
     *,
-    scopes: Iterable[Scope] = (Scope.READ,),
+    scopes: Iterable[AccessScope] = (AccessScope.READ,),
     clusters: Iterable[str] | None = None,
     expires: str | None = None,
 ) -> NewToken:
@@ -211,17 +210,17 @@ def _token(section: Section) -> Token:
     expires_at = section.take("expires", _EXPIRY)
     section.finish()
     if section.has("scopes") and not scopes:
-        raise section.error("scopes", f"empty; expected a list of {', '.join(Scope)}")
+        raise section.error("scopes", f"empty; expected a list of {', '.join(AccessScope)}")
     if section.has("clusters") and section.raw("clusters") is None:
         raise section.error("clusters", "empty; omit clusters for all")
-    granted = frozenset(Scope) if Scope.ADMIN in scopes else frozenset({Scope.READ})
+    granted = frozenset(AccessScope) if AccessScope.ADMIN in scopes else frozenset({AccessScope.READ})
     visible = frozenset(clusters) if section.has("clusters") else None
     return Token(bytes.fromhex(sha256), Caller(name=name, scopes=granted, clusters=visible), expires_at)
 
 
 # --- Token reviews ------------------------------------------------------------
 
-SCOPE_PATHS = {Scope.READ: "/accelscope/fleet/read", Scope.ADMIN: "/accelscope/fleet/admin"}
+SCOPE_PATHS = {AccessScope.READ: "/accelscope/fleet/read", AccessScope.ADMIN: "/accelscope/fleet/admin"}
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - for proxies that remove Authorization
 REVIEW_SECONDS = 5.0  # timeout of one request
 VERDICTS_LIMIT = 1024
@@ -229,7 +228,7 @@ _GONE_SECONDS = 60.0  # Retry-After while the cluster is not in the list
 _QUIET_SECONDS = 60.0  # without a rejected token; the next one is logged again
 
 
-class _Reply(Protocol):
+class _ReviewReply(Protocol):
     @property
     def body(self) -> bytes: ...
 
@@ -239,7 +238,7 @@ class ReviewSession(Protocol):
 
     async def post(
         self, path: str, body: bytes, *, limit_bytes: int, timeout_seconds: float | None = None
-    ) -> _Reply: ...
+    ) -> _ReviewReply: ...
 
 
 class TokenReviewClient:
@@ -281,7 +280,7 @@ class TokenReviewClient:
             raise temporary(ProblemKind.CANNOT_REVIEW, text, self._verdicts.retry_after())
         return _caller(verdict)
 
-    def knows(self, token: str) -> bool:
+    def has_verdict(self, token: str) -> bool:
         """Whether a cached verdict admits the token."""
         if not is_bearer_token(token):
             return False
@@ -376,8 +375,8 @@ class ClusterTokenReviews:
             raise temporary(ProblemKind.CANNOT_REVIEW, text, _GONE_SECONDS)
         return await self._reviews.caller(token)
 
-    def knows(self, token: str) -> bool:
-        return self._access is not None and self._reviews.knows(token)
+    def has_verdict(self, token: str) -> bool:
+        return self._access is not None and self._reviews.has_verdict(token)
 
     async def close(self) -> None:
         await self._reviews.close()
@@ -406,7 +405,7 @@ class TokenReviewer(Protocol):
 
     async def caller(self, token: str) -> Caller | None: ...
 
-    def knows(self, token: str) -> bool: ...
+    def has_verdict(self, token: str) -> bool: ...
 
     async def close(self) -> None: ...
 
@@ -429,8 +428,8 @@ class AccessControl:
         self._local = local and not self.guarded
         self._clock = clock
         self._failed = RateLimiter(failed_logins)
-        self._refused_at = float("-inf")
-        self.refusals = 0  # requests with an unknown token, since the start
+        self._rejected_at = float("-inf")
+        self.rejected_tokens = 0  # requests with an unknown token, since the start
 
     @property
     def guarded(self) -> bool:
@@ -450,14 +449,14 @@ class AccessControl:
         if caller is not None:
             return caller
         # Known tokens are not limited: several clients may share the address of a proxy.
-        known = self._reviews is not None and self._reviews.knows(token)
+        known = self._reviews is not None and self._reviews.has_verdict(token)
         now = self._clock()
         if not known and (wait := self._failed.wait(peer, now)):
             raise temporary(ProblemKind.TOO_MANY_REQUESTS, "too many unknown tokens from this address", wait)
         if self._reviews is not None:
             caller = await self._reviews.caller(token)
         if caller is None:
-            self._refused(peer, now)
+            self._reject(peer, now)
             raise _unauthorized("the token is unknown or has expired")
         return caller
 
@@ -465,12 +464,12 @@ class AccessControl:
         if self._reviews is not None:
             await self._reviews.close()
 
-    def _refused(self, peer: str, now: float) -> None:
+    def _reject(self, peer: str, now: float) -> None:
         self._failed.take(peer, now)
-        self.refusals += 1
-        if now >= self._refused_at + _QUIET_SECONDS:
+        self.rejected_tokens += 1
+        if now >= self._rejected_at + _QUIET_SECONDS:
             log.warning("request with an unknown token", extra=fields(peer=peer))
-        self._refused_at = now
+        self._rejected_at = now
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
         if not self._local:

@@ -24,9 +24,10 @@ from accelscope.fleet.api.request_handler import (
     etag_matches,
     problem_response,
 )
-from accelscope.fleet.api.route import Fleet
+from accelscope.fleet.api.route import FleetServices
 from accelscope.fleet.api.routes import ROUTES
-from accelscope.fleet.history import History, HistoryStore
+from accelscope.fleet.history import FleetHistory
+from accelscope.fleet.history_rings import HistoryStore
 from accelscope.fleet.page import BuiltPage, PageFile
 from accelscope.fleet.store.fleet_store import FleetStore
 
@@ -60,7 +61,7 @@ and <code>make wheel</code> packages it; then restart the fleet.</p>
 """
 
 
-def page_answer(page: BuiltPage, path: str, headers: Mapping[str, str]) -> PreparedResponse | None:
+def page_response(page: BuiltPage, path: str, headers: Mapping[str, str]) -> PreparedResponse | None:
     """None: the path does not belong to the page."""
     found = page.file(path)
     if found is None:
@@ -103,24 +104,24 @@ STREAMS = web.AppKey("streams", StreamServer)
 
 def make_app(
     store: FleetStore,
-    history: History,
+    history: FleetHistory,
     access: AccessControl,
     *,
     refresh: Callable[[str], Awaitable[None]],
     metrics: Callable[[], bytes],
     unready: Callable[[], str | None],
-    past: HistoryStore | None = None,
+    stored_history: HistoryStore | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
     page: BuiltPage | None = None,
 ) -> web.Application:
     """Must be called in a running loop. `refresh` reads one cluster and returns when it is done; `metrics`
-    renders the metrics of the process; `unready` returns why the fleet is not ready; `past` has history that
-    is older than the process; `page` defaults to the installed one."""
+    renders the metrics of the process; `unready` returns why the fleet is not ready; `stored_history` is
+    the history from before the start of the process; `page` defaults to the installed one."""
     streams = StreamServer(limits)
-    fleet = Fleet(
+    fleet = FleetServices(
         store=store,
         history=history,
-        past=past,
+        stored_history=stored_history,
         refresh=refresh,
         metrics=metrics,
         unready=unready,
@@ -133,7 +134,7 @@ def make_app(
         log.info("this installation does not contain the web page; see / for how to build it")
 
     async def document(request: web.Request) -> web.StreamResponse:
-        prepared = page_answer(built, request.path, request.headers)
+        prepared = page_response(built, request.path, request.headers)
         if prepared is None:
             raise web.HTTPNotFound
         return await requests.respond(request, "/", prepared)
@@ -173,7 +174,7 @@ def _options(allow: str) -> Handler:
 
 
 def _routing_errors(document: Handler) -> Middleware:
-    """Answers requests that match no route: with the page, or with a problem."""
+    """Handles requests that match no route: returns the page or a problem."""
 
     @web.middleware
     async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -202,7 +203,7 @@ def _routing_errors(document: Handler) -> Middleware:
 _SHUTDOWN_SECONDS = 5.0  # for requests in progress
 
 
-class Listener:
+class ApiListener:
     def __init__(self, runner: web.AppRunner, server: asyncio.Server) -> None:
         self._runner = runner
         self._server = server
@@ -225,16 +226,16 @@ async def listen(
     port: int,
     tls: ssl.SSLContext | None = None,
     limits: ApiLimits = DEFAULT_LIMITS,
-) -> Listener:
+) -> ApiListener:
     """Raises OSError if the address cannot be used."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     server, loop = runner.server, asyncio.get_running_loop()
     assert server is not None
-    connections = _Connections(limits.connections)
+    connections = _ConnectionCount(limits.connections)
 
-    def connection() -> _Connection:
-        return _Connection(
+    def connection() -> _ClientConnection:
+        return _ClientConnection(
             connections,
             server,
             loop=loop,
@@ -251,21 +252,21 @@ async def listen(
     except BaseException:
         await runner.cleanup()
         raise
-    return Listener(runner, listening)
+    return ApiListener(runner, listening)
 
 
-class _Connections:
+class _ConnectionCount:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.open = 0
 
 
-class _Connection(web.RequestHandler):
+class _ClientConnection(web.RequestHandler):
     """Closes itself at once if there are too many connections."""
 
     __slots__ = ("_connections", "_counted")
 
-    def __init__(self, connections: _Connections, server: web.Server, **options: Any) -> None:
+    def __init__(self, connections: _ConnectionCount, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._connections = connections
         self._counted = False

@@ -5,15 +5,14 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from accelscope.config.values import WholeNumber
-from accelscope.fleet.api.access import Scope
-from accelscope.fleet.api.parameter import TEXT, Parameter, several
+from accelscope.fleet.api.access import AccessScope
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
 from accelscope.fleet.rows import ClusterView, DeviceRow, NodeRow, PodRow
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import Condition, Query, Sort
-from accelscope.fleet.store.table import R, Table
+from accelscope.fleet.store.query import Condition, RowQuery, Sort
+from accelscope.fleet.store.table import ColumnTable, R
 from accelscope.model import HealthState
 
 
@@ -67,35 +66,35 @@ async def refresh(call: Call) -> Refreshed:
 _CLUSTER = path_parameter("cluster", "id of the cluster")
 
 CLUSTER_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/clusters",
         summary="All clusters with their sources",
         tag="fleet",
-        answer=Clusters,
+        response=Clusters,
         handle=clusters,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/clusters/{cluster}",
         summary="One cluster",
         tag="fleet",
-        answer=ClusterView,
+        response=ClusterView,
         handle=cluster,
         parameters=(_CLUSTER,),
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/clusters/{cluster}/refresh",
         method="POST",
         summary="Refresh a cluster now",
         description="Returns when the refresh has succeeded or failed; `cluster` shows which.",
         tag="fleet",
-        answer=Refreshed,
+        response=Refreshed,
         handle=refresh,
         parameters=(_CLUSTER,),
         problems=(ProblemKind.NOT_FOUND,),
-        scope=Scope.ADMIN,
+        scope=AccessScope.ADMIN,
     ),
 )
 
@@ -161,7 +160,7 @@ def health(call: Call) -> HealthReport:
 def unusual(call: Call) -> UnusualReport:
     store = call.fleet.store
     where = (*_requested(call), Condition("unusual", "present"))
-    query = Query(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
+    query = RowQuery(where=where, sort=(Sort("cluster"), Sort("node")), limit=call.values["limit"])
     devices, pods = store.devices.select(query), store.pods.select(query)
     return UnusualReport(
         devices=store.devices.rows(devices.positions, call.now),
@@ -181,9 +180,9 @@ def _requested(call: Call) -> tuple[Condition, ...]:
 
 
 def _count(
-    table: Table[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+    table: ColumnTable[Any], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> dict[str, int]:
-    codes = table.column(field, table.matching(Query(where=where)))
+    codes = table.column(field, table.matching(RowQuery(where=where)))
     texts = table.texts(field)
     return {
         str(word): 0 if (code := texts.code(str(word))) is None else int((codes == code).sum())
@@ -192,14 +191,14 @@ def _count(
 
 
 def _first_rows(
-    call: Call, table: Table[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
+    call: Call, table: ColumnTable[R], field: str, words: tuple[str, ...], where: tuple[Condition, ...]
 ) -> list[R]:
     """The first `limit` rows, in the order of `words`."""
     rows: list[R] = []
     for word in words:
         left = call.values["limit"] - len(rows)
         if left > 0:
-            query = Query(where=(*where, Condition(field, "=", str(word))), limit=left)
+            query = RowQuery(where=(*where, Condition(field, "=", str(word))), limit=left)
             rows += table.rows(table.select(query).positions, call.now)
     return rows
 
@@ -210,12 +209,12 @@ _PARAMETERS = (
         name="limit",
         kind=WholeNumber(1, LIMIT_MOST),
         default=LIMIT_DEFAULT,
-        description="number of rows in each list; the tables have all, in pages",
+        description="number of rows in each list; the tables return all rows, in pages",
     ),
 )
 
 HEALTH_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/health",
         summary="Problems: unhealthy devices, stale nodes, unreachable clusters",
         description=(
@@ -223,17 +222,17 @@ HEALTH_ROUTES = (
             "/api/v1/nodes?state=stale,incompatible,unread."
         ),
         tag="fleet",
-        answer=HealthReport,
+        response=HealthReport,
         handle=health,
         parameters=_PARAMETERS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/unusual",
         summary="Devices and pods that differ from their usual behaviour",
         description="For more rows see /api/v1/devices?present=unusual and /api/v1/pods?present=unusual.",
         tag="fleet",
-        answer=UnusualReport,
+        response=UnusualReport,
         handle=unusual,
         parameters=_PARAMETERS,
         cached=True,

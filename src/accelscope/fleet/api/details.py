@@ -8,11 +8,11 @@ from msgspec import Meta, Struct
 
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import ApiRoute, Call
 from accelscope.fleet.api.tables import At, Generation
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow
-from accelscope.fleet.store.query import Condition, Query
-from accelscope.fleet.store.table import R, Table
+from accelscope.fleet.store.query import Condition, RowQuery
+from accelscope.fleet.store.table import ColumnTable, R
 from accelscope.model import (
     AgentState,
     Allocation,
@@ -53,9 +53,12 @@ class DeviceDetail(Struct, frozen=True, kw_only=True):
     device: Annotated[DeviceRow, Meta(description="row of the device")]
     reading: Annotated[Device | None, Meta(description="all values of the device, and why others are absent")]
     balance: Annotated[
-        DeviceBalance | None, Meta(description="what makes the use by pods add up to that of the device")
+        DeviceBalance | None,
+        Meta(description="memory, energy and shares of the device beyond the use by its pods"),
     ]
-    pods: Annotated[list[PodRow], Meta(description="rows of the containers that hold or use it")]
+    pods: Annotated[
+        list[PodRow], Meta(description="rows of the containers that it is allocated to or that use it")
+    ]
     processes: Annotated[list[ProcessRow], Meta(description="rows of the processes on it")]
     unattributed: Annotated[
         list[Unattributed], Meta(description="use of the device that is attributed to no pod")
@@ -72,7 +75,9 @@ class PodDetail(Struct, frozen=True, kw_only=True):
     containers: Annotated[
         list[PodRow], Meta(description="rows of its containers, one for each container and device")
     ]
-    devices: Annotated[list[DeviceRow], Meta(description="rows of the devices that it holds or uses")]
+    devices: Annotated[
+        list[DeviceRow], Meta(description="rows of the devices that are allocated to it or used by it")
+    ]
     processes: Annotated[list[ProcessRow], Meta(description="rows of its processes")]
     allocations: Annotated[list[Allocation], Meta(description="device ids allocated to it")]
     generation: Generation
@@ -176,8 +181,8 @@ def _pod(snapshots: Iterable[Snapshot | None], namespace: str, name: str) -> Pod
     return next((pod for pod in pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
 
-def _rows(call: Call, table: Table[R], *where: Condition) -> list[R]:
-    found = table.select(Query(where=where, limit=_ROWS_LIMIT))
+def _rows(call: Call, table: ColumnTable[R], *where: Condition) -> list[R]:
+    found = table.select(RowQuery(where=where, limit=_ROWS_LIMIT))
     return table.rows(found.positions, call.now)
 
 
@@ -193,31 +198,31 @@ _CLUSTER = path_parameter("cluster", "id of the cluster")
 _NODE = path_parameter("node", "name of the node")
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/nodes/{cluster}/{node}",
         summary="One node with everything on it",
         tag="tables",
-        answer=NodeDetail,
+        response=NodeDetail,
         handle=node_detail,
         parameters=(_CLUSTER, _NODE),
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/devices/{cluster}/{node}/{device}",
         summary="One device with all its values",
         tag="tables",
-        answer=DeviceDetail,
+        response=DeviceDetail,
         handle=device_detail,
         parameters=(_CLUSTER, _NODE, path_parameter("device", "id of the device")),
         problems=(ProblemKind.NOT_FOUND,),
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/pods/{cluster}/{namespace}/{pod}",
         summary="One pod with its devices and processes",
         tag="tables",
-        answer=PodDetail,
+        response=PodDetail,
         handle=pod_detail,
         parameters=(
             _CLUSTER,

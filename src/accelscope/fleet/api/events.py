@@ -13,12 +13,11 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from accelscope.config.values import WholeNumber
-from accelscope.fleet.api.parameter import TEXT, Parameter, one_of, several
 from accelscope.fleet.api.problem import ApiLimits, Problem, ProblemKind, temporary
 from accelscope.fleet.api.request_handler import SECURITY_HEADERS
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, one_of, several
 from accelscope.fleet.api.tables import LIMIT_DEFAULT, LIMIT_MOST, At, Generation, visible
-from accelscope.fleet.store.events import Change, Event, EventKind, Severity, Subscription
+from accelscope.fleet.store.events import Event, EventKind, Severity, StoreChange, Subscription
 from accelscope.fleet.store.query import Condition
 from accelscope.fleet.store.summary import SummaryRow, summarize
 
@@ -66,7 +65,7 @@ _FILTERS = ("cluster", "node", "device", "namespace", "pod", "kind", "severity")
 _WORDS = {"kind": tuple(EventKind), "severity": tuple(Severity)}
 
 EVENT_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/events",
         summary="Events: lost and recovered devices, stale nodes, unreachable clusters, anomalies",
         description=(
@@ -75,7 +74,7 @@ EVENT_ROUTES = (
             "returned."
         ),
         tag="time",
-        answer=Events,
+        response=Events,
         handle=events,
         parameters=(
             Parameter(
@@ -146,7 +145,7 @@ class StreamServer:
         self._open: dict[Subscription, str] = {}  # key of the rate limit of each
         self._closing = False
         self._encoded: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
-        self._encoded_change: Change | None = None
+        self._encoded_change: StoreChange | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -242,7 +241,7 @@ class StreamServer:
     def _event(self, event: Event) -> bytes:
         return self._entry("event", event, event.id)
 
-    def _message(self, call: Call, change: Change) -> bytes:
+    def _message(self, call: Call, change: StoreChange) -> bytes:
         if self._encoded_change is not change:
             self._encoded_change = change
             self._encoded = {}
@@ -252,7 +251,7 @@ class StreamServer:
             message = self._encoded[key] = self._make(call, change)
         return message
 
-    def _make(self, call: Call, change: Change) -> bytes:
+    def _make(self, call: Call, change: StoreChange) -> bytes:
         if change.resync:
             return self._resync(call)
         parts = [self._event(event) for event in change.events if _is_requested(call, event.cluster)]
@@ -302,7 +301,7 @@ async def stream(call: Call) -> web.StreamResponse:
 
 
 STREAM_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/stream",
         summary="Live changes as server-sent events",
         description=(
@@ -311,7 +310,7 @@ STREAM_ROUTES = (
             "everything again). A client that reconnects with Last-Event-ID gets the events that it missed."
         ),
         tag="time",
-        answer=None,
+        response=None,
         media_type="text/event-stream",
         stream=stream,
         parameters=(

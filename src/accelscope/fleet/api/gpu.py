@@ -7,8 +7,8 @@ otherwise a list with one object per cluster. Sums over all clusters are at `/ap
 An empty list means that there are no GPUs. A cluster whose GPUs were not read yet is a problem (503) if it is
 requested by name; in the list of all clusters its counts and sums are null.
 
-Lists can contain tens of thousands of devices. Columns are copied in one step, so that an answer shows one
-moment, and a thread makes the objects from the copies.
+Lists can contain tens of thousands of devices. Columns are copied in one step, so that a response shows one
+state, and a thread makes the objects from the copies.
 """
 
 import asyncio
@@ -21,16 +21,14 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from accelscope.fleet.api.clusters import path_parameter, visible_cluster, visible_clusters
-from accelscope.fleet.api.device_columns import CopiedColumns, countable
-from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedAnswer, Route, ThreadedAnswer
-from accelscope.fleet.api.tables import visible
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, EncodedResponse, Parameter, ThreadedResponse
+from accelscope.fleet.api.tables import CopiedColumns, countable, visible
 from accelscope.fleet.api_server.objects import resources_of
 from accelscope.fleet.rows import ClusterView, DeviceRow, HealthName, VendorName
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import Condition, Query
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import Condition, RowQuery
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import ProcessType
 from accelscope.vendors import declarations
 
@@ -111,7 +109,7 @@ class GpuSummary(Struct, frozen=True, kw_only=True):
     ]
     average_gpu_utilization_percent: Annotated[Measured, Meta(description="mean over GPUs that report it")]
     average_temperature_celsius: Annotated[Measured, Meta(description="mean over GPUs that report it")]
-    age_seconds: Annotated[float | None, Meta(description="time since the cluster last answered")]
+    age_seconds: Annotated[float | None, Meta(description="time since the cluster last responded")]
     stale: Annotated[
         bool,
         Meta(description="true: the cluster is unreachable, or all its GPUs are stale"),
@@ -121,8 +119,8 @@ class GpuSummary(Struct, frozen=True, kw_only=True):
 
 # --- Objects, made from columns -------------------------------------------------
 #
-# This runs in a thread while the event loop answers other requests. A single call that encodes everything
-# would hold the GIL for a tenth of a second, so objects are encoded in batches.
+# This runs in a thread while the event loop handles other requests. A single call that encodes everything
+# would block all other threads for a tenth of a second (GIL), so objects are encoded in batches.
 
 
 GPU_VENDORS = tuple(name for name, vendor in declarations().items() if vendor.makes_gpus)
@@ -163,7 +161,7 @@ def tenths(value: float) -> int | float:
 
 
 class NodeGpus:
-    """Nodes with their GPUs. `labels` is parallel to the rows of `nodes`. Nodes without GPUs are left out."""
+    """Nodes with their GPUs. `labels` is parallel to the rows of `nodes`. Nodes without GPUs are omitted."""
 
     def __init__(
         self,
@@ -297,9 +295,9 @@ _RETRY_SECONDS = 15.0
 _LABELS_AT_ONCE = 200
 
 
-async def nodes(call: Call) -> ThreadedAnswer:
+async def nodes(call: Call) -> ThreadedResponse:
     found = await _nodes(call, _requested_clusters(call))
-    return ThreadedAnswer(lambda: EncodedAnswer(found.encoded()))
+    return ThreadedResponse(lambda: EncodedResponse(found.encoded()))
 
 
 async def node(call: Call) -> GpuNode:
@@ -341,15 +339,15 @@ async def node(call: Call) -> GpuNode:
     )
 
 
-def processes(call: Call) -> ThreadedAnswer:
+def processes(call: Call) -> ThreadedResponse:
     where = [*_requested_clusters(call), Condition("vendor", "in", GPU_VENDORS)]
     if call.values["node_name"] is not None:
         where.append(Condition("node", "=", call.values["node_name"]))
     table = call.fleet.store.processes
     columns = CopiedColumns(
-        table, table.matching(Query(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
+        table, table.matching(RowQuery(where=tuple(where))), PROCESS_FIELDS, sorted_by=PROCESS_ORDER
     )
-    return ThreadedAnswer(lambda: EncodedAnswer(encoded_processes(columns, call.now)))
+    return ThreadedResponse(lambda: EncodedResponse(encoded_processes(columns, call.now)))
 
 
 def summary(call: Call) -> GpuSummary | list[GpuSummary]:
@@ -362,7 +360,7 @@ def summary(call: Call) -> GpuSummary | list[GpuSummary]:
 
 def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
     table = call.fleet.store.devices
-    positions = table.matching(Query(where=(*visible(call), Condition("vendor", "in", GPU_VENDORS))))
+    positions = table.matching(RowQuery(where=(*visible(call), Condition("vendor", "in", GPU_VENDORS))))
     clusters = table.column("cluster", positions)
     summaries = []
     for view in views:
@@ -374,7 +372,7 @@ def _summaries(call: Call, views: Sequence[ClusterView]) -> list[GpuSummary]:
 
 
 def _summary(
-    view: ClusterView, table: Table[DeviceRow], positions: np.ndarray[Any, Any], *, read: bool
+    view: ClusterView, table: ColumnTable[DeviceRow], positions: np.ndarray[Any, Any], *, read: bool
 ) -> GpuSummary:
     total = countable(table.column("memory_total_bytes", positions))
     used = countable(table.column("memory_used_bytes", positions))
@@ -395,8 +393,8 @@ def _summary(
     )
 
 
-def _all_stale(table: Table[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
-    """The cluster answers, but its nodes do not. False if there are no GPUs."""
+def _all_stale(table: ColumnTable[DeviceRow], positions: np.ndarray[Any, Any]) -> bool:
+    """True if the cluster responds but its nodes do not. False if there are no GPUs."""
     code = table.texts("state").code(STALE)
     return len(positions) > 0 and bool((table.column("state", positions) == code).all())
 
@@ -409,10 +407,10 @@ def _mean(values: np.ndarray[Any, Any]) -> int | float | None:
 
 async def _nodes(call: Call, where: Sequence[Condition]) -> NodeGpus:
     store = call.fleet.store
-    query = Query(where=(*where, Condition("vendor", "in", GPU_VENDORS)))
+    query = RowQuery(where=(*where, Condition("vendor", "in", GPU_VENDORS)))
     gpus = CopiedColumns(store.devices, store.devices.matching(query), GPU_FIELDS)
     nodes = CopiedColumns(
-        store.nodes, store.nodes.matching(Query(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
+        store.nodes, store.nodes.matching(RowQuery(where=tuple(where))), NODE_FIELDS, sorted_by=NODE_ORDER
     )
     labels: list[Mapping[str, str]] = []
     for cluster, name in zip(nodes.text("cluster"), nodes.text("node"), strict=True):
@@ -458,7 +456,7 @@ def _requested_cluster(call: Call, named: str) -> ClusterView:
     view = _reached_cluster(call, named)
     devices = call.fleet.store.devices
     where = (Condition("cluster", "=", named), Condition("vendor", "in", GPU_VENDORS))
-    if not len(devices.matching(Query(where=where))) and (why := _why_unread(call, view)) is not None:
+    if not len(devices.matching(RowQuery(where=where))) and (why := _why_unread(call, view)) is not None:
         raise _not_read(view, why)
     return view
 
@@ -503,22 +501,22 @@ _RULES = (
 )
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes",
         summary="Nodes with GPUs, each with its GPUs",
         description=_RULES,
         tag="gpu",
-        answer=list[GpuNode],
+        response=list[GpuNode],
         handle=nodes,
         parameters=(_CLUSTER,),
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes/{cluster}/{node}",
         summary="One node with its GPUs",
         tag="gpu",
-        answer=GpuNode,
+        response=GpuNode,
         handle=node,
         parameters=(
             path_parameter("cluster", "id of the cluster"),
@@ -527,11 +525,11 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/nodes/{node}",
         summary="One node with its GPUs; the cluster is a query parameter",
         tag="gpu",
-        answer=GpuNode,
+        response=GpuNode,
         handle=node,
         parameters=(
             path_parameter("node", "name of the node"),
@@ -540,12 +538,12 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/processes",
         summary="Processes on GPUs",
         description=_RULES,
         tag="gpu",
-        answer=list[GpuProcess],
+        response=list[GpuProcess],
         handle=processes,
         parameters=(
             _CLUSTER,
@@ -554,17 +552,17 @@ ROUTES = (
         problems=_PROBLEMS,
         cached=True,
     ),
-    Route(
+    ApiRoute(
         path="/api/v1/gpu/summary",
         summary="Sums and averages of one cluster, or of each cluster",
         description=(
-            f"{_RULES} With `cluster_id` the answer is the object of that cluster, without it a list with "
-            "one object per cluster. Unknown values are left out of sums and averages. Without any value a "
+            f"{_RULES} With `cluster_id` the response is the object of that cluster, without it a list with "
+            "one object per cluster. Unknown values are omitted from sums and averages. Without any value a "
             "sum is 0 and an average is null. In the list, counts and sums of a cluster whose GPUs were not "
             "read yet are null. Sums over all clusters are at /api/v1/summary."
         ),
         tag="gpu",
-        answer=GpuSummary | list[GpuSummary],
+        response=GpuSummary | list[GpuSummary],
         handle=summary,
         parameters=(_CLUSTER,),
         problems=_PROBLEMS,

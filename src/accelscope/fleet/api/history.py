@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from accelscope.config.values import Choice, Decimal
 from accelscope.fleet.api.clusters import visible_cluster
-from accelscope.fleet.api.parameter import TEXT, Parameter
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
-from accelscope.fleet.history import HistorySeries, Scope, SummaryScope
-from accelscope.fleet.store.query import Condition, Query
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter
+from accelscope.fleet.history_rings import HistoryScope, HistorySeries, SummaryScope
+from accelscope.fleet.store.query import Condition, RowQuery
 
 SPAN_SECONDS = 3600.0
 _LONGEST_SECONDS = 366 * 86400.0
@@ -42,7 +41,7 @@ async def history(call: Call) -> HistorySeries:
     return replace(shown, simulated=_is_simulated(call, scope, series.source))
 
 
-def _check(call: Call, scope: Scope) -> None:
+def _check(call: Call, scope: HistoryScope) -> None:
     """Checks that the parameters fit the scope and that the caller may see the cluster."""
     required = _REQUIRED.get(scope, ("key",))
     for name in ("key", *_PARTS):
@@ -55,13 +54,13 @@ def _check(call: Call, scope: Scope) -> None:
         visible_cluster(call, cluster)
 
 
-def _own_series(call: Call, scope: Scope, since: float, until: float) -> HistorySeries:
-    values, past = call.values, call.fleet.history
+def _own_series(call: Call, scope: HistoryScope, since: float, until: float) -> HistorySeries:
+    values, history = call.values, call.fleet.history
     if scope == "device":
-        return past.device(values["cluster"], values["node"], values["key"], since, until)
+        return history.device(values["cluster"], values["node"], values["key"], since, until)
     if scope == "pod":
-        return past.pod(values["cluster"], values["namespace"], values["key"], since, until)
-    return past.summary(scope, values["key"], since, until, clusters=call.caller.clusters)
+        return history.pod(values["cluster"], values["namespace"], values["key"], since, until)
+    return history.summary(scope, values["key"], since, until, clusters=call.caller.clusters)
 
 
 def _first_value_at(series: HistorySeries) -> float:
@@ -73,16 +72,16 @@ def _first_value_at(series: HistorySeries) -> float:
     return series.start + min(firsts, default=inf) * series.step_seconds
 
 
-async def _stored_series(call: Call, scope: Scope, since: float, until: float) -> HistorySeries | None:
+async def _stored_series(call: Call, scope: HistoryScope, since: float, until: float) -> HistorySeries | None:
     """None without a store, or if its sums include clusters that the caller may not see."""
-    store = call.fleet.past
+    store = call.fleet.stored_history
     if store is None or (call.caller.clusters is not None and scope in _ACROSS_CLUSTERS):
         return None
     parts = {name: call.values[name] for name in _PARTS}
     return await store.series(scope, call.values["key"], **parts, since=since, until=until)
 
 
-def _is_simulated(call: Call, scope: Scope, source: str) -> bool:
+def _is_simulated(call: Call, scope: HistoryScope, source: str) -> bool:
     views = call.fleet.store.clusters
     simulated = {view.id for view in views.values() if view.simulated and call.caller.sees(view.id)}
     match scope:
@@ -97,7 +96,7 @@ def _is_simulated(call: Call, scope: Scope, source: str) -> bool:
     )
 
 
-def _check_exists(call: Call, scope: Scope, series: HistorySeries) -> None:
+def _check_exists(call: Call, scope: HistoryScope, series: HistorySeries) -> None:
     """Raises Problem for a device or pod that has neither history nor a row."""
     if scope not in ("device", "pod") or any(_known(values) for values in series.fields.values()):
         return
@@ -115,7 +114,7 @@ def _check_exists(call: Call, scope: Scope, series: HistorySeries) -> None:
 def _pod_positions(call: Call) -> Sequence[int]:
     named = {"cluster": "cluster", "namespace": "namespace", "pod": "key"}
     where = tuple(Condition(field, "=", call.values[name]) for field, name in named.items())
-    positions: list[int] = call.fleet.store.pods.matching(Query(where=where)).tolist()
+    positions: list[int] = call.fleet.store.pods.matching(RowQuery(where=where)).tolist()
     return positions
 
 
@@ -161,7 +160,7 @@ def _moment(name: str, description: str) -> Parameter:
 _PARAMETERS = (
     Parameter(
         name="scope",
-        kind=Choice(*get_args(Scope)),
+        kind=Choice(*get_args(HistoryScope)),
         description="what the history is about",
         required=True,
     ),
@@ -182,7 +181,7 @@ _PARAMETERS = (
 )
 
 ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/history",
         summary="History of the fleet, a cluster, a device, a pod …",
         description=(
@@ -190,7 +189,7 @@ ROUTES = (
             "and pod for an hour. Older values need a Prometheus store. Gaps are null."
         ),
         tag="time",
-        answer=HistorySeries,
+        response=HistorySeries,
         handle=history,
         parameters=_PARAMETERS,
         problems=(ProblemKind.NOT_FOUND, ProblemKind.INCOMPLETE_QUESTION),

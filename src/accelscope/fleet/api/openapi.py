@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document and the page `/docs`, made from the routes and the types of their answers."""
+"""The OpenAPI 3.1 document and the page `/docs`, made from the routes and the types of their responses."""
 
 import base64
 import hashlib
@@ -15,10 +15,9 @@ from accelscope import __version__
 from accelscope.config.values import List
 from accelscope.fleet.api.access import TOKEN_HEADER
 from accelscope.fleet.api.gpu import Gpu, GpuProcess
-from accelscope.fleet.api.parameter import Parameter, schema
 from accelscope.fleet.api.problem import MEDIA_TYPE, ProblemDocument, ProblemKind
 from accelscope.fleet.api.request_handler import NO_FRAMES
-from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Route
+from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, ApiRoute, EncodedResponse, Parameter, schema
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
 from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
@@ -35,7 +34,7 @@ Unknown values are null, never 0. Ratios are 0 to 1, sizes are bytes, times are 
 `/gpu/*` uses percent and MB (bytes / 2^20), for clients of exec-based collectors. Every row contains its
 source, its age and whether it is simulated.
 
-Lists are paged: pass `next` of an answer as `cursor` of the next request. A token limited to some clusters
+Lists are paged: pass `next` of a response as `cursor` of the next request. A token limited to some clusters
 sees only those. An `ETag` covers the data, not its age: 304 means that only `age_seconds`, `at` and similar
 fields have changed. Requests that filter by `age_seconds` get no ETag. Routes that accept GET also accept
 HEAD. Errors are problem details (RFC 9457); retry those that have `Retry-After`.
@@ -60,17 +59,17 @@ _MODEL_TYPES: Mapping[type[Any], tuple[type[Any], ...]] = {
     GpuProcess: (Process, Owner),
 }
 
-# Fields that mean the same in every answer and that the model does not describe.
+# Fields that mean the same in every response and that the model does not describe.
 COMMON_FIELDS: Mapping[str, str] = {
     "age_seconds": "time since the data was read",
     "agent_version": "version of the agent that read the node; null: not read by an agent",
     "cluster": "id of the cluster",
     "cluster_id": "id of the cluster",
-    "containers": "number of containers that hold or use a device",
+    "containers": "number of containers that use a device or have one allocated",
     "devices": "number of devices",
     "devices_allocated": "number of devices allocated to its pods",
     "devices_idle": "allocated devices that were not used for an hour or more, as a sum of device shares",
-    "devices_lost": "number of devices that fell off the bus or do not answer",
+    "devices_lost": "number of devices that fell off the bus or do not respond",
     "devices_stale": "number of devices whose last reading is old",
     "gpu_count": "number of GPUs",
     "health_reason": "why the health is not `ok`",
@@ -101,8 +100,8 @@ COMMON_FIELDS: Mapping[str, str] = {
 
 
 @cache
-def _components(routes: tuple[Route, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
-    types = [*(route.answer for route in routes if route.answer is not None), ProblemDocument]
+def _components(routes: tuple[ApiRoute, ...]) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    types = [*(route.response for route in routes if route.response is not None), ProblemDocument]
     schemas, components = msgspec.json.schema_components(types, ref_template=f"{REFERENCE}{{name}}")
     _describe(components)
     return schemas, components
@@ -131,17 +130,19 @@ def _model_text(documented: Sequence[Documentation], field: str, declared: Mappi
     return None
 
 
-def answer_schemas(routes: Sequence[Route]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The schema of each route's answer by method and path, and the components that they reference."""
+def response_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The schema of each route's response by method and path, and the components that they reference."""
     schemas, components = _components(tuple(routes))
-    answered = [route for route in routes if route.answer is not None]
-    named = {f"{route.method} {route.path}": schema for route, schema in zip(answered, schemas, strict=False)}
+    with_response = [route for route in routes if route.response is not None]
+    named = {
+        f"{route.method} {route.path}": schema for route, schema in zip(with_response, schemas, strict=False)
+    }
     return named, components
 
 
-def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
+def openapi(routes: Sequence[ApiRoute], *, guarded: bool = True) -> dict[str, Any]:
     """`guarded`: the server requires tokens."""
-    schemas, components = answer_schemas(routes)
+    schemas, components = response_schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         operation = _operation(route, schemas.get(f"{route.method} {route.path}"), guarded)
@@ -167,13 +168,13 @@ def openapi(routes: Sequence[Route], *, guarded: bool = True) -> dict[str, Any]:
     }
 
 
-def operation_id(route: Route) -> str:
+def operation_id(route: ApiRoute) -> str:
     words = route.path.replace("/api/v1", "").replace(".", "_").replace("-", "_").split("/")
     named = [f"by_{word[1:-1]}" if word.startswith("{") else word for word in words if word]
     return "_".join([route.method.lower(), *named])
 
 
-def _operation(route: Route, schema: dict[str, Any] | None, guarded: bool) -> dict[str, Any]:
+def _operation(route: ApiRoute, schema: dict[str, Any] | None, guarded: bool) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": operation_id(route),
         "summary": route.summary,
@@ -205,7 +206,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     return made
 
 
-def _responses(route: Route, schema: dict[str, Any] | None) -> dict[str, Any]:
+def _responses(route: ApiRoute, schema: dict[str, Any] | None) -> dict[str, Any]:
     content = {route.media_type.split(";", 1)[0]: {"schema": schema or {"type": "string"}}}
     if route.media_type == JSON and schema is None:
         content = {JSON: {"schema": {}}}
@@ -245,9 +246,9 @@ class Field:
     description: str
 
 
-def answer_fields(route: Route, routes: tuple[Route, ...]) -> list[tuple[str, list[Field]]]:
-    """The types that the answer consists of, each once with its fields."""
-    schemas, components = answer_schemas(routes)
+def response_fields(route: ApiRoute, routes: tuple[ApiRoute, ...]) -> list[tuple[str, list[Field]]]:
+    """The types that the response consists of, each once with its fields."""
+    schemas, components = response_schemas(routes)
     schema = schemas.get(f"{route.method} {route.path}")
     if schema is None:
         return []
@@ -342,7 +343,7 @@ _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 PAGE_POLICY = f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; {NO_FRAMES}"
 
 
-def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+def document_routes(routes: tuple[ApiRoute, ...]) -> tuple[ApiRoute, ...]:
     """The routes of the OpenAPI document and of the page, which describe `routes`."""
 
     @cache
@@ -354,28 +355,28 @@ def document_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
         return docs_page(routes).encode()
 
     return (
-        Route(
+        ApiRoute(
             path="/openapi.json",
             summary="The OpenAPI 3.1 document",
             tag="service",
-            answer=None,
-            handle=lambda call: EncodedAnswer([encoded(call.fleet.guarded)]),
+            response=None,
+            handle=lambda call: EncodedResponse([encoded(call.fleet.guarded)]),
             scope=None,
         ),
-        Route(
+        ApiRoute(
             path="/docs",
             summary="The API reference as a web page",
             tag="service",
-            answer=None,
+            response=None,
             media_type="text/html; charset=utf-8",
-            handle=lambda _: EncodedAnswer([page()]),
+            handle=lambda _: EncodedResponse([page()]),
             scope=None,
             content_security_policy=PAGE_POLICY,
         ),
     )
 
 
-def docs_page(routes: tuple[Route, ...]) -> str:
+def docs_page(routes: tuple[ApiRoute, ...]) -> str:
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'><title>AccelScope fleet API</title>",
@@ -398,20 +399,20 @@ def docs_page(routes: tuple[Route, ...]) -> str:
     return "".join(parts)
 
 
-def _section(route: Route, routes: tuple[Route, ...]) -> str:
+def _section(route: ApiRoute, routes: tuple[ApiRoute, ...]) -> str:
     scope = f"Scope: <code>{route.scope}</code>." if route.scope is not None else "No token required."
     parts = [
         f"<h3 id='{_anchor(route)}'><span class=method>{route.method}</span> ",
         f"<code>{escape(route.path)}</code></h3><p>{_prose(route.summary)}.</p>",
         f"<p>{_prose(route.description)}</p>" if route.description else "",
-        f"<p>{scope} Answer: <code>{escape(route.media_type)}</code></p>",
+        f"<p>{scope} Response: <code>{escape(route.media_type)}</code></p>",
     ]
     if route.parameters:
         rows = "".join(_parameter_row(parameter) for parameter in route.parameters)
         parts.append(
             f"<details><summary>{len(route.parameters)} parameters</summary><table>{rows}</table></details>"
         )
-    for name, fields in answer_fields(route, routes):
+    for name, fields in response_fields(route, routes):
         rows = "".join(_field_row(field) for field in fields)
         parts.append(f"<details><summary>Fields of {escape(name)}</summary><table>{rows}</table></details>")
     if route.problems:
@@ -440,11 +441,11 @@ def _field_row(field: Field) -> str:
     )
 
 
-def _title(route: Route) -> str:
+def _title(route: ApiRoute) -> str:
     return route.path if route.method == "GET" else f"{route.method} {route.path}"
 
 
-def _anchor(route: Route) -> str:
+def _anchor(route: ApiRoute) -> str:
     return "".join(c if c.isalnum() else "-" for c in f"{route.method.lower()}{route.path}").strip("-")
 
 

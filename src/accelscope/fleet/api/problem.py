@@ -16,7 +16,7 @@ _TYPE_PREFIX = "urn:accelscope:problem:"
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _ProblemType:
     slug: str
     status: int
     title: str
@@ -25,23 +25,23 @@ class _Kind:
 class ProblemKind(Enum):
     """All problems of the API. Clients match the slug, which is stable; the title can change."""
 
-    BAD_PARAMETER = _Kind("bad-parameter", 400, "Invalid parameter")
-    BAD_CURSOR = _Kind("bad-cursor", 400, "Invalid cursor")
-    INCOMPLETE_QUESTION = _Kind("incomplete-question", 400, "Invalid combination of parameters")
-    NO_GPU_CAPABILITY = _Kind("no-gpu-capability", 400, "Cluster has no GPUs")
-    BAD_REQUEST = _Kind("bad-request", 400, "Bad request")
-    UNAUTHORIZED = _Kind("unauthorized", 401, "Unauthorized")
-    FORBIDDEN = _Kind("forbidden", 403, "Forbidden")
-    NOT_FOUND = _Kind("not-found", 404, "Not found")
-    METHOD_NOT_ALLOWED = _Kind("method-not-allowed", 405, "Method not allowed")
-    BODY_TOO_LARGE = _Kind("body-too-large", 413, "Request body not allowed")
-    TOO_MANY_REQUESTS = _Kind("too-many-requests", 429, "Too many requests")
-    INTERNAL = _Kind("internal", 500, "Internal server error")
-    CLUSTER_NEVER_REACHED = _Kind("cluster-never-reached", 503, "Cluster not reached yet")
-    NOT_READ_YET = _Kind("not-read-yet", 503, "Not read yet")
-    NOT_READY = _Kind("not-ready", 503, "Not ready")
-    BUSY = _Kind("busy", 503, "Server busy")
-    CANNOT_REVIEW = _Kind("cannot-review", 503, "Token review unavailable")
+    BAD_PARAMETER = _ProblemType("bad-parameter", 400, "Invalid parameter")
+    BAD_CURSOR = _ProblemType("bad-cursor", 400, "Invalid cursor")
+    INCOMPLETE_QUESTION = _ProblemType("incomplete-question", 400, "Invalid combination of parameters")
+    NO_GPU_CAPABILITY = _ProblemType("no-gpu-capability", 400, "Cluster has no GPUs")
+    BAD_REQUEST = _ProblemType("bad-request", 400, "Bad request")
+    UNAUTHORIZED = _ProblemType("unauthorized", 401, "Unauthorized")
+    FORBIDDEN = _ProblemType("forbidden", 403, "Forbidden")
+    NOT_FOUND = _ProblemType("not-found", 404, "Not found")
+    METHOD_NOT_ALLOWED = _ProblemType("method-not-allowed", 405, "Method not allowed")
+    BODY_TOO_LARGE = _ProblemType("body-too-large", 413, "Request body not allowed")
+    TOO_MANY_REQUESTS = _ProblemType("too-many-requests", 429, "Too many requests")
+    INTERNAL = _ProblemType("internal", 500, "Internal server error")
+    CLUSTER_NEVER_REACHED = _ProblemType("cluster-never-reached", 503, "Cluster not reached yet")
+    NOT_READ_YET = _ProblemType("not-read-yet", 503, "Not read yet")
+    NOT_READY = _ProblemType("not-ready", 503, "Not ready")
+    BUSY = _ProblemType("busy", 503, "Server busy")
+    CANNOT_REVIEW = _ProblemType("cannot-review", 503, "Token review unavailable")
 
     @property
     def status(self) -> int:
@@ -57,7 +57,7 @@ class ProblemKind(Enum):
 
 
 class ProblemDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """RFC 9457. Members without a value are left out."""
+    """RFC 9457. Members without a value are omitted."""
 
     type: Annotated[str, Meta(description="identifies the kind of problem; stable across versions")]
     title: Annotated[str, Meta(description="the kind of problem in a few words")]
@@ -124,9 +124,9 @@ class ApiLimits:
     streams_of_caller: int = 16
     heartbeat_seconds: float = 15.0  # of an idle stream; its token is checked as often
     connections: int = 1024
-    unsent_bytes: int = 256 << 20  # of all answers that clients have not read yet
-    large_answers: int = 2  # built at the same time, in threads
-    send_seconds: float = 60.0  # for the client to read an answer
+    unsent_bytes: int = 256 << 20  # of all responses that clients have not read yet
+    large_responses: int = 2  # built at the same time, in threads
+    send_seconds: float = 60.0  # for the client to read a response
     idle_seconds: float = 30.0  # of a connection before its first request and between requests
     url_bytes: int = 8190
     header_bytes: int = 16384  # of one header field: a token with many groups has several KiB

@@ -10,14 +10,13 @@ from accelscope.fleet.api.openapi import (
     INTRODUCTION,
     REFERENCE,
     TAGS,
-    answer_fields,
     openapi,
     problem_texts,
+    response_fields,
     sentence,
     type_text,
 )
-from accelscope.fleet.api.parameter import Parameter, schema
-from accelscope.fleet.api.route import COMMON_PROBLEMS, Route
+from accelscope.fleet.api.route import COMMON_PROBLEMS, ApiRoute, Parameter, schema
 from accelscope.fleet.api.routes import ROUTES
 from accelscope.vendors import declarations
 
@@ -34,7 +33,7 @@ Any field can be null if its value is not known, except ids and counts.
 """
 
 
-def reference(routes: tuple[Route, ...] = ROUTES) -> str:
+def reference(routes: tuple[ApiRoute, ...] = ROUTES) -> str:
     common = "".join(f"- {words}\n" for words in problem_texts(COMMON_PROBLEMS))
     parts = [_HEAD, INTRODUCTION, f"\nEvery route can return these problems:\n\n{common}"]
     types: dict[str, str] = {}
@@ -43,7 +42,7 @@ def reference(routes: tuple[Route, ...] = ROUTES) -> str:
         for route in routes:
             if route.tag == tag:
                 parts.append(_section(route))
-                for name, fields in answer_fields(route, routes):
+                for name, fields in response_fields(route, routes):
                     rows = "".join(
                         f"| `{f.name}` | {_cell(f.type)} | {_cell(f.description)} |\n" for f in fields
                     )
@@ -53,7 +52,7 @@ def reference(routes: tuple[Route, ...] = ROUTES) -> str:
     return "".join(parts)
 
 
-def _section(route: Route) -> str:
+def _section(route: ApiRoute) -> str:
     parts = [f"\n### {route.method} {route.path}\n\n{route.summary}.\n"]
     if route.description:
         parts.append(f"\n{_wrapped(route.description)}\n")

@@ -1,7 +1,7 @@
 """Handles requests: limits, access, parameters, ETag, compression, problems.
 
-The ETag covers the data, not its age: an answer in which only `age_seconds` and `at` have changed is not sent
-again. A client that displays ages adds the time since the answer.
+The ETag covers the data, not its age: a response in which only `age_seconds` and `at` have changed is not
+sent again. A client that displays ages adds the time since the response.
 """
 
 import asyncio
@@ -20,17 +20,23 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from accelscope.fleet.api import parameter
 from accelscope.fleet.api.access import ANONYMOUS, TOKEN_HEADER, AccessControl, Caller
 from accelscope.fleet.api.problem import MEDIA_TYPE, ApiLimits, Problem, ProblemKind, temporary
-from accelscope.fleet.api.route import Call, EncodedAnswer, Fleet, Route, ThreadedAnswer
+from accelscope.fleet.api.route import (
+    ApiRoute,
+    Call,
+    EncodedResponse,
+    FleetServices,
+    ThreadedResponse,
+    parse_parameters,
+)
 from accelscope.fleet.api.tables import filters_by_age
 from accelscope.rate_limit import RateLimiter
 
 # --- Encoding and sending -----------------------------------------------------
 #
-# Large answers are handled in pieces. A single call that encodes or compresses tens of megabytes holds the
-# GIL and blocks all threads, and a client that does not read is noticed only between two pieces.
+# Large responses are handled in pieces. A single call that encodes or compresses tens of megabytes keeps
+# the GIL and blocks all threads, and a client that does not read is noticed only between two pieces.
 
 
 _GZIP_FROM = 1024  # bytes
@@ -56,12 +62,12 @@ class PreparedResponse:
     body: EncodedBody = EncodedBody()
 
 
-async def encode(answer: object, *, compressed: bool, threads: asyncio.Semaphore) -> EncodedBody:
-    """`threads` limits how many large answers are built at the same time."""
-    if isinstance(answer, ThreadedAnswer):
+async def encode(result: object, *, compressed: bool, threads: asyncio.Semaphore) -> EncodedBody:
+    """`threads` limits how many large responses are built at the same time."""
+    if isinstance(result, ThreadedResponse):
         async with threads:
-            return await asyncio.to_thread(_build, answer, compressed)
-    pieces = tuple(_pieces(answer))
+            return await asyncio.to_thread(_build, result, compressed)
+    pieces = tuple(_pieces(result))
     body = EncodedBody(pieces)
     if not compressed or body.size < _GZIP_FROM:
         return body
@@ -70,13 +76,13 @@ async def encode(answer: object, *, compressed: bool, threads: asyncio.Semaphore
     return EncodedBody((gzip.compress(b"".join(pieces), _LEVEL),), "gzip")
 
 
-def _build(answer: ThreadedAnswer, compressed: bool) -> EncodedBody:
-    pieces = _pieces(answer.make())
+def _build(result: ThreadedResponse, compressed: bool) -> EncodedBody:
+    pieces = _pieces(result.make())
     return _compress(pieces) if compressed else EncodedBody(tuple(pieces))
 
 
-def _pieces(answer: object) -> Iterable[bytes]:
-    return answer.pieces if isinstance(answer, EncodedAnswer) else (msgspec.json.encode(answer),)
+def _pieces(result: object) -> Iterable[bytes]:
+    return result.pieces if isinstance(result, EncodedResponse) else (msgspec.json.encode(result),)
 
 
 def _compress(pieces: Iterable[bytes]) -> EncodedBody:
@@ -136,7 +142,7 @@ class Traffic:
     """Current and total load, for limits and metrics."""
 
     requests: dict[tuple[str, int], int] = field(default_factory=dict)  # by route and status
-    seconds: dict[str, float] = field(default_factory=dict)  # by route, until the answer is sent
+    seconds: dict[str, float] = field(default_factory=dict)  # by route, until the response is sent
     active: int = 0
     unsent_bytes: int = 0
 
@@ -148,22 +154,22 @@ class Traffic:
 
 
 class RequestHandler:
-    def __init__(self, fleet: Fleet, access: AccessControl, limits: ApiLimits) -> None:
+    def __init__(self, fleet: FleetServices, access: AccessControl, limits: ApiLimits) -> None:
         self.traffic = Traffic()
         self._fleet = fleet
         self._access = access
         self._limits = limits
         self._requests = RateLimiter(limits.requests)
-        self._large = asyncio.Semaphore(limits.large_answers)
+        self._large = asyncio.Semaphore(limits.large_responses)
         self._secret = os.urandom(16)  # makes ETags of another process invalid
 
-    def handler(self, route: Route) -> Handler:
+    def handler(self, route: ApiRoute) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self._exchange(request, route)
 
         return handle
 
-    async def _exchange(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def _exchange(self, request: web.Request, route: ApiRoute) -> web.StreamResponse:
         if route.stream is None:
             return await self._bounded(
                 request, route.path, lambda: self._prepare(request, route), probe=route.probe
@@ -176,7 +182,7 @@ class RequestHandler:
         self, request: web.Request, counted_as: str, prepared: PreparedResponse
     ) -> web.StreamResponse:
         """Sends a response that needs no token. It is not rate-limited: clients behind a proxy share an
-        address, and rejecting costs as much as answering."""
+        address, and rejecting costs as much as responding."""
 
         async def make() -> PreparedResponse:
             return prepared
@@ -191,7 +197,7 @@ class RequestHandler:
         *,
         probe: bool = False,
     ) -> web.StreamResponse:
-        """Probes are always answered: a busy server must not be restarted."""
+        """Probes always get a response: a busy server must not be restarted."""
         began = time.perf_counter()
         if probe:
             response = await self._send(request, await make())
@@ -212,7 +218,7 @@ class RequestHandler:
         finally:
             self.traffic.active -= 1
 
-    async def _stream(self, request: web.Request, route: Route) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, route: ApiRoute) -> web.StreamResponse:
         assert route.stream is not None
         try:
             call = await self._admit(request, route)
@@ -220,7 +226,7 @@ class RequestHandler:
         except Problem as problem:
             return problem_response(problem, request)
 
-    async def _prepare(self, request: web.Request, route: Route) -> PreparedResponse:
+    async def _prepare(self, request: web.Request, route: ApiRoute) -> PreparedResponse:
         try:
             call = await self._admit(request, route)
             etag = self._etag(call, route)
@@ -230,10 +236,10 @@ class RequestHandler:
         except Problem as problem:
             return _prepared_problem(problem, request)
         except Exception:
-            log.exception("unexpected error while answering %s", route.path)
+            log.exception("unexpected error while handling %s", route.path)
             return _prepared_problem(Problem(ProblemKind.INTERNAL, "see the log of the fleet"), request)
 
-    async def _admit(self, request: web.Request, route: Route) -> Call:
+    async def _admit(self, request: web.Request, route: ApiRoute) -> Call:
         if request.body_exists and (request.content_length is None or request.content_length > 0):
             raise Problem(
                 ProblemKind.BODY_TOO_LARGE, "requests must not have a body", headers={"Connection": "close"}
@@ -255,32 +261,32 @@ class RequestHandler:
             raise Problem(
                 ProblemKind.BAD_PARAMETER, "the query is not UTF-8 or has too many parameters"
             ) from None
-        values = parameter.parse(route.parameters, request.match_info, query)
+        values = parse_parameters(route.parameters, request.match_info, query)
         filters = urlencode(sorted(pair for pair in query if pair[0] not in ("cursor", "limit")))
         return Call(
             fleet=self._fleet,
             caller=caller,
             counted_as=counted_as,
             values=values,
-            question=f"{request.rel_url.raw_path}?{filters}",
+            query_key=f"{request.rel_url.raw_path}?{filters}",
             now=time.time(),
             request=request,
             admitted_again=lambda: self._access.admit(request.headers, peer),
         )
 
-    def _etag(self, call: Call, route: Route) -> str | None:
+    def _etag(self, call: Call, route: ApiRoute) -> str | None:
         if not route.cached or filters_by_age(call.values):
             return None
         key = f"{call.generation} {call.caller.view} {call.request.raw_path}"
         return f'W/"{hashlib.blake2b(key.encode(), key=self._secret, digest_size=12).hexdigest()}"'
 
-    async def _answer(self, call: Call, route: Route, etag: str | None) -> PreparedResponse:
+    async def _answer(self, call: Call, route: ApiRoute, etag: str | None) -> PreparedResponse:
         assert route.handle is not None
-        answer = route.handle(call)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        result = route.handle(call)
+        if inspect.isawaitable(result):
+            result = await result
         compressed = accepts_gzip(call.request.headers.get("Accept-Encoding", ""))
-        body = await encode(answer, compressed=compressed, threads=self._large)
+        body = await encode(result, compressed=compressed, threads=self._large)
         headers = _headers(route, etag) | {"Content-Type": route.media_type}
         if body.encoding is not None:
             headers["Content-Encoding"] = body.encoding
@@ -289,7 +295,7 @@ class RequestHandler:
     async def _send_if_room(self, request: web.Request, prepared: PreparedResponse) -> web.StreamResponse:
         size = prepared.body.size
         if self.traffic.unsent_bytes + size > self._limits.unsent_bytes:
-            problem = temporary(ProblemKind.BUSY, "too many answers are waiting for slow clients", 1.0)
+            problem = temporary(ProblemKind.BUSY, "too many responses are waiting for slow clients", 1.0)
             return problem_response(problem, request)
         self.traffic.unsent_bytes += size
         try:
@@ -320,7 +326,7 @@ def _prepared_problem(problem: Problem, request: web.BaseRequest) -> PreparedRes
     )
 
 
-def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> None:
+def _check_rights(caller: Caller, route: ApiRoute, headers: Mapping[str, str]) -> None:
     if route.scope is not None and not caller.may(route.scope):
         raise Problem(ProblemKind.FORBIDDEN, f"the token does not have the scope {route.scope}")
     if route.all_clusters and caller.clusters is not None:
@@ -331,7 +337,7 @@ def _check_rights(caller: Caller, route: Route, headers: Mapping[str, str]) -> N
         raise Problem(ProblemKind.FORBIDDEN, "cross-site requests are not allowed")
 
 
-def _headers(route: Route, etag: str | None) -> dict[str, str]:
+def _headers(route: ApiRoute, etag: str | None) -> dict[str, str]:
     headers = {**SECURITY_HEADERS, "Vary": f"Accept-Encoding, Authorization, {TOKEN_HEADER}"}
     if etag is not None:
         headers["ETag"] = etag

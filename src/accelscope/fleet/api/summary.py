@@ -8,9 +8,8 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from accelscope.config.values import Choice, Decimal
-from accelscope.fleet.api.parameter import TEXT, Parameter, several
 from accelscope.fleet.api.problem import ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import TEXT, ApiRoute, Call, Parameter, several
 from accelscope.fleet.api.tables import (
     NO_PLACE,
     After,
@@ -29,18 +28,18 @@ from accelscope.fleet.api.tables import (
 )
 from accelscope.fleet.rows import DeviceRow, PodRow
 from accelscope.fleet.store.node_rows import FRESH, STALE
-from accelscope.fleet.store.query import Condition, Positions, Query
+from accelscope.fleet.store.query import Condition, Positions, RowQuery
 from accelscope.fleet.store.summary import (
     GROUP_FIELDS,
     SHARE_DIGITS,
     NamespaceRow,
     SummaryRow,
-    grouped,
+    group_rows,
     idle_shares,
     namespaces,
     summarize_whole_and_groups,
 )
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import IDLE_SECONDS
 
 _GROUPS_ON_A_PAGE = 1000
@@ -81,16 +80,16 @@ def _grouping(fields: tuple[str, ...]) -> tuple[str, ...]:
 _FILTERS = tuple(parameter for parameter in filter_parameters(DeviceRow) if parameter.name != "q")
 
 SUMMARY_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/summary",
         summary="Sums and averages, in total or by group",
         description=(
-            "The filters are those of /api/v1/devices. Unknown values are left out of sums and averages. "
+            "The filters are those of /api/v1/devices. Unknown values are omitted from sums and averages. "
             "Without devices a sum is 0 and an average is null; a sum over devices that all lack the value "
             "is null. A device shared by two namespaces counts in both groups, and once in the total."
         ),
         tag="fleet",
-        answer=Summary,
+        response=Summary,
         handle=summary,
         parameters=(
             Parameter(
@@ -102,7 +101,7 @@ SUMMARY_ROUTES = (
             Parameter(
                 name="namespace",
                 kind=several(TEXT),
-                description="only devices that pods of these namespaces hold or use",
+                description="only devices that are allocated to pods of these namespaces or used by them",
             ),
             *_FILTERS,
             sort_parameter(SummaryRow),
@@ -144,11 +143,11 @@ def list_namespaces(call: Call) -> Namespaces:
 
 
 NAMESPACE_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/namespaces",
-        summary="Namespaces with the devices that their pods hold and use",
+        summary="Namespaces with their allocated and used devices",
         tag="fleet",
-        answer=Namespaces,
+        response=Namespaces,
         handle=list_namespaces,
         parameters=(
             *(
@@ -212,31 +211,31 @@ def idle_pods(call: Call) -> IdlePods:
         Condition("allocated", ">=", 1),
         Condition("idle_seconds", ">=", call.values["min_seconds"]),
     )
-    found = table.matching(Query(where=where, search=call.values["q"]))
-    pods = _Pods(table, found, call.values["min_seconds"])
+    found = table.matching(RowQuery(where=where, search=call.values["q"]))
+    pods = _IdlePodGroups(table, found, call.values["min_seconds"])
     given = call.values["cursor"]
     shown, more = pods.page(
-        None if given is None else read_cursor(call.question, given), call.values["limit"]
+        None if given is None else read_cursor(call.query_key, given), call.values["limit"]
     )
     return IdlePods(
         items=_items(call, table, pods, shown),
         total=len(pods.hours),
         devices_idle=round(float(pods.shares.sum()), SHARE_DIGITS),
         device_hours=round(pods.device_hours, SHARE_DIGITS),
-        next=write_cursor(call.question, pods.place(shown[-1])) if more else None,
+        next=write_cursor(call.query_key, pods.place(shown[-1])) if more else None,
         generation=call.generation,
         at=call.now,
     )
 
 
-class _Pods:
+class _IdlePodGroups:
     """Rows of the table, which are per container and device, grouped by pod. A pod is an index into the
     arrays: there may be as many pods as devices, and only those of one page become objects."""
 
-    def __init__(self, table: Table[PodRow], positions: Positions, min_seconds: float) -> None:
+    def __init__(self, table: ColumnTable[PodRow], positions: Positions, min_seconds: float) -> None:
         self._table = table
         codes = [table.column(name, positions) for name in _BY]
-        groups, _ = grouped(codes, [len(table.texts(name)) for name in _BY], len(positions))
+        groups, _ = group_rows(codes, [len(table.texts(name)) for name in _BY], len(positions))
         order = np.argsort(groups.of, kind="stable")
         self._positions = positions[order]
         self._starts = np.flatnonzero(np.diff(groups.of[order], prepend=-1))  # first row of each pod
@@ -246,7 +245,7 @@ class _Pods:
         if len(hours):
             shares, hours = (np.add.reduceat(values, self._starts) for values in (shares, hours))
         self.shares = shares
-        # Rounded as in the answer, so that a cursor matches.
+        # Rounded as in the response, so that a cursor matches.
         self.hours = np.round(hours, SHARE_DIGITS)
 
     def page(self, after: After | None, limit: int) -> tuple[list[int], bool]:
@@ -282,7 +281,7 @@ class _Pods:
         return np.flatnonzero(behind)
 
 
-def _items(call: Call, table: Table[PodRow], pods: _Pods, shown: list[int]) -> list[IdlePod]:
+def _items(call: Call, table: ColumnTable[PodRow], pods: _IdlePodGroups, shown: list[int]) -> list[IdlePod]:
     """Reads the rows of all pods at once, which is far faster than pod by pod."""
     here = [pods.rows(pod) for pod in shown]
     rows = iter(table.rows(np.concatenate(here), call.now) if here else ())
@@ -323,15 +322,15 @@ _MIN_SECONDS = Parameter(
 )
 
 IDLE_ROUTES = (
-    Route(
+    ApiRoute(
         path="/api/v1/idle",
-        summary="Pods that hold idle devices",
+        summary="Pods with idle devices",
         description=(
-            "Ordered by idle device-hours, the most first. The filters are those of /api/v1/pods. Of a pod "
-            "with several devices only the idle ones count."
+            "Ordered by idle device-hours, largest first. The filters are those of /api/v1/pods. Only the "
+            "idle devices of a pod count."
         ),
         tag="fleet",
-        answer=IdlePods,
+        response=IdlePods,
         handle=idle_pods,
         parameters=(_MIN_SECONDS, *filter_parameters(PodRow), *page_parameters()),
         problems=(ProblemKind.BAD_CURSOR,),

@@ -1,27 +1,49 @@
-"""Tables of nodes, devices, pods and processes: filters, sorting and pages."""
+"""Tables of nodes, devices, pods and processes: filters, sorting and pages, and devices column by column."""
 
 import base64
 import binascii
 import hashlib
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from accelscope.config.values import Choice, Decimal, WholeNumber
-from accelscope.fleet.api.parameter import FLAG, TEXT, WHOLE, BoundedText, Parameter, one_of, several
 from accelscope.fleet.api.problem import Problem, ProblemKind
-from accelscope.fleet.api.route import Call, Route
+from accelscope.fleet.api.route import (
+    FLAG,
+    TEXT,
+    WHOLE,
+    ApiRoute,
+    BoundedText,
+    Call,
+    EncodedResponse,
+    Parameter,
+    ThreadedResponse,
+    one_of,
+    several,
+)
 from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow, Row
 from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
-from accelscope.fleet.store.query import AGE, Condition, Query, QueryError, Selection, Sort
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import (
+    ABSENT,
+    AGE,
+    Condition,
+    Positions,
+    QueryError,
+    RowQuery,
+    Selection,
+    Sort,
+)
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import HealthState, ProcessType, Vendor
 
 # --- Cursors --------------------------------------------------------------------
@@ -41,12 +63,12 @@ _DAMAGED = "it is truncated or mistyped"
 NO_PLACE = "it does not fit this list"
 
 
-def write_cursor(question: str, after: After) -> str:
-    content = msgspec.json.encode([_fingerprint(question), *after])
+def write_cursor(query_key: str, after: After) -> str:
+    content = msgspec.json.encode([_fingerprint(query_key), *after])
     return base64.urlsafe_b64encode(_checksum(content) + content).decode().rstrip("=")
 
 
-def read_cursor(question: str, cursor: str) -> After:
+def read_cursor(query_key: str, cursor: str) -> After:
     """Raises Problem."""
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
@@ -59,15 +81,15 @@ def read_cursor(question: str, cursor: str) -> After:
         fingerprint, *after = msgspec.json.decode(content, type=list[str | float | None])
     except (msgspec.DecodeError, ValueError):
         raise bad_cursor(_DAMAGED) from None
-    if fingerprint != _fingerprint(question):
+    if fingerprint != _fingerprint(query_key):
         raise bad_cursor("it was made with other parameters; keep filters and sort the same for all pages")
     if any(isinstance(value, float) and not math.isfinite(value) for value in after):
         raise bad_cursor(_DAMAGED)
     return tuple(after)
 
 
-def _fingerprint(question: str) -> str:
-    return hashlib.blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+def _fingerprint(query_key: str) -> str:
+    return hashlib.blake2b(query_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _checksum(content: bytes) -> bytes:
@@ -108,7 +130,7 @@ _ENUMS: dict[str, type[StrEnum]] = {"vendor": Vendor, "health": HealthState, "ty
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FilterColumn:
     """A field of a row as a filter sees it."""
 
     name: str
@@ -117,14 +139,14 @@ class Column:
     listed: bool  # several words separated by commas
 
 
-def columns(row: type[Struct]) -> tuple[Column, ...]:
+def columns(row: type[Struct]) -> tuple[FilterColumn, ...]:
     found = []
     for field in msgspec.structs.fields(row):
         words = _WORDS.get((row, field.name), ())
         if not words and field.name in _ENUMS:
             words = tuple(_ENUMS[field.name])
         listed = field.name in _LISTED or (row is NodeRow and field.name == "source")
-        found.append(Column(field.name, _KINDS[_plain_type(field.type)], words, listed))
+        found.append(FilterColumn(field.name, _KINDS[_plain_type(field.type)], words, listed))
     return tuple(found)
 
 
@@ -212,19 +234,19 @@ def filters_by_age(values: Mapping[str, Any]) -> bool:
     return any(values.get(f"{AGE}_{bound}") is not None for bound in ("min", "max"))
 
 
-def list_query(row: type[Struct], call: Call) -> Query:
+def list_query(row: type[Struct], call: Call) -> RowQuery:
     """Raises Problem for an invalid cursor."""
     given = call.values["cursor"]
-    return Query(
+    return RowQuery(
         where=conditions(row, call),
         search=call.values["q"],
         sort=tuple(Sort(text.removeprefix("-"), text.startswith("-")) for text in call.values["sort"]),
-        after=None if given is None else read_cursor(call.question, given),
+        after=None if given is None else read_cursor(call.query_key, given),
         limit=call.values["limit"],
     )
 
 
-def _column_conditions(column: Column, values: Mapping[str, Any]) -> list[Condition]:
+def _column_conditions(column: FilterColumn, values: Mapping[str, Any]) -> list[Condition]:
     made = []
     value = values.get(column.name)
     if value is not None:
@@ -243,7 +265,7 @@ R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 Generation = Annotated[int, Meta(description="increases with every change that the caller can see")]
-At = Annotated[float, Meta(description="time of the answer, in seconds since the epoch")]
+At = Annotated[float, Meta(description="time of the response, in seconds since the epoch")]
 Next = Annotated[str | None, Meta(description="cursor of the next page; null: this is the last page")]
 
 
@@ -255,7 +277,7 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True):
     at: At
 
 
-def selected(table: Table[Any], query: Query) -> Selection:
+def selected(table: ColumnTable[Any], query: RowQuery) -> Selection:
     """Raises Problem. Only the cursor can be wrong: all other parameters were checked."""
     try:
         return table.select(query)
@@ -263,23 +285,23 @@ def selected(table: Table[Any], query: Query) -> Selection:
         raise bad_cursor(str(error)) from None
 
 
-def page(call: Call, table: Table[R], row: type[R]) -> Page[R]:
+def page(call: Call, table: ColumnTable[R], row: type[R]) -> Page[R]:
     found = selected(table, list_query(row, call))
     return Page(
         items=table.rows(found.positions, call.now),
         total=found.total,
-        next=None if found.after is None else write_cursor(call.question, found.after),
+        next=None if found.after is None else write_cursor(call.query_key, found.after),
         generation=call.generation,
         at=call.now,
     )
 
 
-def _route(row: type[R], name: str, summary: str, table: Callable[[Call], Table[R]]) -> Route:
-    return Route(
+def _route(row: type[R], name: str, summary: str, table: Callable[[Call], ColumnTable[R]]) -> ApiRoute:
+    return ApiRoute(
         path=f"/api/v1/{name}",
         summary=summary,
         tag="tables",
-        answer=Page[row],  # type: ignore[valid-type]
+        response=Page[row],  # type: ignore[valid-type]
         handle=lambda call: page(call, table(call), row),
         parameters=list_parameters(row),
         problems=(ProblemKind.BAD_CURSOR,),
@@ -287,7 +309,7 @@ def _route(row: type[R], name: str, summary: str, table: Callable[[Call], Table[
     )
 
 
-ROUTES = (
+TABLE_ROUTES = (
     _route(
         NodeRow,
         "nodes",
@@ -312,7 +334,7 @@ S = TypeVar("S", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class ItemSortKey:
     """One sort key; null comes last in both directions."""
 
     field: str
@@ -343,19 +365,19 @@ def short_page(call: Call, items: Sequence[S], identity: Sequence[str]) -> tuple
     """One page and the cursor of the next. The cursor contains the sort keys and the identity of the last
     item, so that items that come, go or move neither hide nor repeat others. `items` are ordered by identity.
     Raises Problem."""
-    sort = [_Key(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
-    keys = [*sort, *map(_Key, identity)]
+    sort = [ItemSortKey(word.removeprefix("-"), word.startswith("-")) for word in call.values["sort"]]
+    keys = [*sort, *map(ItemSortKey, identity)]
     ordered = _sorted(items, sort)
     start = 0
     if (given := call.values["cursor"]) is not None:
-        start = _first_after(ordered, keys, read_cursor(call.question, given))
+        start = _first_after(ordered, keys, read_cursor(call.query_key, given))
     shown = ordered[start : start + call.values["limit"]]
     if not shown or start + len(shown) >= len(ordered):
         return shown, None
-    return shown, write_cursor(call.question, tuple(key.value(shown[-1]) for key in keys))
+    return shown, write_cursor(call.query_key, tuple(key.value(shown[-1]) for key in keys))
 
 
-def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
+def _sorted(items: Sequence[S], keys: Sequence[ItemSortKey]) -> list[S]:
     ordered = list(items)
     for key in reversed(keys):
         valued = [(key.value(item), item) for item in ordered]
@@ -365,7 +387,7 @@ def _sorted(items: Sequence[S], keys: Sequence[_Key]) -> list[S]:
     return ordered
 
 
-def _first_after(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) -> int:
+def _first_after(ordered: Sequence[Struct], keys: Sequence[ItemSortKey], after: After) -> int:
     if len(after) != len(keys):
         raise bad_cursor(NO_PLACE)
 
@@ -376,3 +398,197 @@ def _first_after(ordered: Sequence[Struct], keys: Sequence[_Key], after: After) 
         return False
 
     return bisect_left(ordered, True, key=is_after)
+
+
+# --- Devices column by column -------------------------------------------------
+#
+# A compact response for charts of tens of thousands of devices. Text columns are codes into a list of
+# distinct texts. Columns are copied in the event loop and encoded in a thread.
+
+Array = npt.NDArray[Any]
+
+_LIMIT = 2.0**63
+
+
+def countable(values: Array) -> Array:
+    """Replaces values outside the range of 64-bit integers by NaN, which means absent. JSON has no
+    infinity."""
+    return np.where(np.abs(values) < _LIMIT, values, np.nan)
+
+
+class CopiedColumns:
+    """A copy of some rows, taken in the event loop and read in a thread.
+
+    Lists are made column by column. The interpreter can switch threads only between such calls, so each must
+    not take longer than a few milliseconds.
+    """
+
+    def __init__(
+        self,
+        table: ColumnTable[Any],
+        positions: Positions,
+        fields: Sequence[str],
+        *,
+        sorted_by: Sequence[str] = (),
+    ) -> None:
+        self.nodes = table.nodes(positions)  # the node number of each row
+        self._values: dict[str, Array] = {}
+        self._texts: dict[str, Sequence[str | None]] = {}
+        self._ranks: dict[str, Array] = {}
+        for field in fields:
+            self._values[field] = table.column(field, positions)
+            if table.is_text(field):
+                self._texts[field] = tuple(table.texts(field).texts)
+                if field in sorted_by:
+                    self._ranks[field] = table.texts(field).ranks()
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def reorder(self, order: Array) -> None:
+        self.nodes = self.nodes[order]
+        self._values = {field: values[order] for field, values in self._values.items()}
+
+    def keys(self, field: str) -> Array:
+        """Sort keys; absent values come last. Text needs to be in `sorted_by`."""
+        values = self._values[field]
+        return self._ranks[field][values] if field in self._ranks else values
+
+    def text(self, field: str) -> list[Any]:
+        return list(map(self._texts[field].__getitem__, self._values[field].tolist()))
+
+    def equals(self, field: str, word: str) -> list[bool]:
+        texts = self._texts[field]
+        equal: list[bool] = (self._values[field] == (texts.index(word) if word in texts else -1)).tolist()
+        return equal
+
+    def number(self, field: str, factor: float = 1.0) -> list[Any]:
+        """Rounded to one decimal; integers for whole numbers, since some clients accept only those."""
+        values = np.round(countable(countable(self._values[field]) * factor), 1)
+        gaps = np.isnan(values)
+        if gaps.all():
+            return [None] * len(values)
+        if (values == np.floor(values)).all():
+            whole: list[int] = values.astype(np.int64).tolist()
+            return whole
+        return [
+            None if gap else int(value) if value.is_integer() else value
+            for value, gap in zip(values.tolist(), gaps.tolist(), strict=True)
+        ]
+
+    def flags(self, field: str) -> list[bool]:
+        flags: list[bool] = (self._values[field] == 1).tolist()
+        return flags
+
+    def ages(self, now: float) -> list[float | None]:
+        ages = np.round(np.maximum(0.0, now - self._values["taken_at"]), 3)
+        gaps = np.isnan(ages).tolist()
+        return [None if gap else age for age, gap in zip(ages.tolist(), gaps, strict=True)]
+
+
+_NAMES = tuple(column.name for column in columns(DeviceRow))
+_DEVICE_KINDS = {column.name: column.kind for column in columns(DeviceRow)}
+_DEFAULT_FIELDS = (
+    *("cluster", "node", "id", "index", "vendor", "model", "state", "simulated", "health"),
+    *("utilization_ratio", "memory_used_bytes", "memory_total_bytes", "temperature_celsius", "power_watts"),
+)
+
+_Copy: TypeAlias = tuple[np.ndarray[Any, Any], Sequence[str | None]]
+
+
+class TextColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="text"):
+    texts: Annotated[list[str], Meta(description="the distinct texts")]
+    codes: Annotated[list[int | None], Meta(description="for each row an index into `texts`")]
+
+
+class NumberColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="number"):
+    values: Annotated[list[int | float | None], Meta(description="one value for each row")]
+
+
+class FlagColumn(Struct, frozen=True, kw_only=True, tag_field="kind", tag="flag"):
+    values: Annotated[list[bool | None], Meta(description="one value for each row")]
+
+
+class Columns(Struct, frozen=True, kw_only=True):
+    rows: Annotated[int, Meta(description="number of rows in every column")]
+    fields: Annotated[
+        dict[str, TextColumn | NumberColumn | FlagColumn], Meta(description="the requested columns")
+    ]
+    generation: Generation
+    at: At
+
+
+def device_columns(call: Call) -> ThreadedResponse:
+    table = call.fleet.store.devices
+    query = RowQuery(where=conditions(DeviceRow, call), search=call.values["q"])
+    # In table order: the devices of a node are adjacent, in the order of its snapshot.
+    positions = table.matching(query)
+    copies: dict[str, _Copy] = {}
+    for name in call.values["fields"]:
+        texts = tuple(table.texts(name).texts) if table.is_text(name) else ()
+        copies[name] = (table.column(name, positions), texts)
+    generation, now = call.generation, call.now
+
+    def make() -> EncodedResponse:
+        return EncodedResponse(_encoded(copies, len(positions), generation, now))
+
+    return ThreadedResponse(make)
+
+
+def _encoded(copies: Mapping[str, _Copy], rows: int, generation: int, now: float) -> Iterator[bytes]:
+    """`Columns` as JSON, one piece per column."""
+    before = f'{{"rows":{rows},"generation":{generation},"at":{now},"fields":{{'
+    for name, copy in copies.items():
+        yield f'{before}"{name}":'.encode() + msgspec.json.encode(_column(_DEVICE_KINDS[name], *copy))
+        before = ","
+    yield b"}}"
+
+
+def _column(
+    kind: str, values: np.ndarray[Any, Any], texts: Sequence[str | None]
+) -> TextColumn | NumberColumn | FlagColumn:
+    if kind == "text":
+        return _text_column(values, texts)
+    values = countable(values)
+    absent = np.isnan(values)
+    if kind == "flag":
+        flags = [None if gap else bool(v) for v, gap in zip(values.tolist(), absent.tolist(), strict=True)]
+        return FlagColumn(values=flags)
+    if kind == "whole" and not absent.any():
+        return NumberColumn(values=values.astype(np.int64).tolist())
+    # msgspec encodes NaN as null.
+    return NumberColumn(values=np.round(values, 3).tolist())
+
+
+def _text_column(codes: np.ndarray[Any, Any], texts: Sequence[str | None]) -> TextColumn:
+    """Only the texts that occur, renumbered."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
+    known = used[used != ABSENT]
+    places = np.full(len(texts), -1, np.int64)
+    places[known] = np.arange(len(known))
+    dense: list[Any] = places[codes].tolist()
+    if len(known) < len(used):
+        dense = [None if place < 0 else place for place in dense]
+    return TextColumn(texts=list(map(texts.__getitem__, known.tolist())), codes=dense)  # type: ignore[arg-type]
+
+
+DEVICE_COLUMN_ROUTES = (
+    ApiRoute(
+        path="/api/v1/devices/columns",
+        summary="All selected devices, column by column",
+        description="For charts over the whole fleet: no pages, only the requested fields.",
+        tag="tables",
+        response=Columns,
+        handle=device_columns,
+        parameters=(
+            Parameter(
+                name="fields",
+                kind=several(Choice(*_NAMES), len(_NAMES)),
+                default=_DEFAULT_FIELDS,
+                description="columns to return",
+            ),
+            *filter_parameters(DeviceRow),
+        ),
+        cached=True,
+    ),
+)

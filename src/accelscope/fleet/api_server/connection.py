@@ -20,15 +20,8 @@ from urllib.parse import urlsplit
 from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
-from accelscope.fleet.clusters.entry import (
-    Access,
-    CredentialPlugin,
-    Identity,
-    KubeconfigAccess,
-    Server,
-    checked_proxy,
-)
-from accelscope.fleet.clusters.kubeconfig import resolve
+from accelscope.fleet.clusters import Access, KubeconfigAccess, checked_proxy
+from accelscope.fleet.kubeconfig import CredentialPlugin, Identity, ResolvedServer, resolve
 from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.kube.tls import client_context
@@ -66,7 +59,7 @@ async def run_plugin(
     loop = asyncio.get_running_loop()
     try:
         transport, output = await loop.subprocess_exec(
-            _Output,
+            _PluginOutput,
             plugin.command,
             *plugin.arguments,
             stdin=asyncio.subprocess.DEVNULL,
@@ -101,7 +94,7 @@ async def _wait_briefly(event: asyncio.Event) -> None:
             await event.wait()
 
 
-class _Output(asyncio.SubprocessProtocol):
+class _PluginOutput(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.stdout, self.stderr = bytearray(), bytearray()
         self.overflowed = False
@@ -226,7 +219,7 @@ _PLUGIN_SECONDS = 30.0  # between runs of a plugin that fails or whose credentia
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RequestCredentials:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)  # masked in all error texts
     certificate: tuple[bytes, bytes] | None = field(
@@ -246,11 +239,11 @@ class CredentialSource:
     ) -> None:
         self._identity = identity
         self._token_file = None if identity.token_file is None else TokenFile(identity.token_file)
-        self._plugin = None if identity.plugin is None else _CachedPlugin(identity.plugin, environ, clock)
+        self._plugin = None if identity.plugin is None else _PluginCache(identity.plugin, environ, clock)
         self._token: str | None = None
         self._checked_at = float("-inf")
 
-    async def current(self) -> Credentials:
+    async def current(self) -> RequestCredentials:
         """Raises KubeError."""
         identity = self._identity
         token, certificate = self._own_token(), None
@@ -267,7 +260,7 @@ class CredentialSource:
             return self._credentials(None, (), certificate)
         return self._credentials(f"Bearer {token}", (token,), certificate)
 
-    def reject(self, rejected: Credentials) -> bool:
+    def reject(self, rejected: RequestCredentials) -> bool:
         """Call it when the server rejected the credentials. Returns whether there may be newer ones."""
         self._checked_at = float("-inf")
         if self._plugin is not None:
@@ -290,14 +283,14 @@ class CredentialSource:
 
     def _credentials(
         self, authorization: str | None, secrets: tuple[str, ...], certificate: tuple[bytes, bytes] | None
-    ) -> Credentials:
+    ) -> RequestCredentials:
         headers = self._identity.impersonation
         if authorization is not None:
             headers = (("Authorization", authorization), *headers)
-        return Credentials(headers, tuple(filter(None, secrets)), certificate)
+        return RequestCredentials(headers, tuple(filter(None, secrets)), certificate)
 
 
-class _CachedPlugin:
+class _PluginCache:
     """Caches the credential and the last failure of a plugin; runs it once at a time."""
 
     def __init__(
@@ -358,7 +351,7 @@ class TlsContextCache:
     """Keeps the last TLS context until one of its files changes. A new context opens new connections, so that
     those with old certificates are no longer used."""
 
-    def __init__(self, server: Server, identity: Identity) -> None:
+    def __init__(self, server: ResolvedServer, identity: Identity) -> None:
         self._server = server
         self._identity = identity
         sources = (server.authority, identity.certificate, identity.key)
@@ -452,7 +445,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionParameters:
     url: str  # of the server, without a trailing slash
-    credentials: Credentials
+    credentials: RequestCredentials
     tls: ssl.SSLContext | None  # None: plain http
     tls_server_name: str | None = None
     authority: str | None = None  # name of the CA, for errors
@@ -471,7 +464,7 @@ class ConnectionResolver:
         )
         self._checked_at = float("-inf")
         self._lock = asyncio.Lock()
-        self._resolved: _ResolvedAccess | None = None
+        self._resolved: _AccessState | None = None
         self._failure: KubeError | None = None  # of the last attempt, until the files are checked again
 
     async def current(self) -> ConnectionParameters:
@@ -487,7 +480,7 @@ class ConnectionResolver:
                     tls = await asyncio.to_thread(resolved.tls_contexts.make, credentials.certificate)
         return resolved.parameters(credentials, tls)
 
-    async def credentials(self) -> Credentials | None:
+    async def credentials(self) -> RequestCredentials | None:
         """The credentials of the next request; None if they cannot be read."""
         try:
             return await (await self._resolve()).credentials.current()
@@ -498,7 +491,7 @@ class ConnectionResolver:
         """Call it when the server responded with 401. Returns whether there may be newer credentials."""
         return self._resolved is not None and self._resolved.credentials.reject(connection.credentials)
 
-    async def _resolve(self) -> "_ResolvedAccess":
+    async def _resolve(self) -> "_AccessState":
         self._check_files()
         if (resolved := self._resolved) is not None:
             return resolved
@@ -507,7 +500,7 @@ class ConnectionResolver:
                 raise KubeError(self._failure.reason, self._failure.text)
             if self._resolved is None:
                 try:
-                    self._resolved = await asyncio.to_thread(_ResolvedAccess, self._access, self._environ)
+                    self._resolved = await asyncio.to_thread(_AccessState, self._access, self._environ)
                 except KubeError as error:
                     self._failure = error
                     raise
@@ -525,7 +518,7 @@ class ConnectionResolver:
             self._resolved.tls_contexts.check_files()
 
 
-class _ResolvedAccess:
+class _AccessState:
     """Raises KubeError."""
 
     def __init__(self, access: Access, environ: Mapping[str, str]) -> None:
@@ -543,7 +536,7 @@ class _ResolvedAccess:
         self.credentials = CredentialSource(identity, environ)
         self.tls_contexts = TlsContextCache(self._server, identity)
 
-    def parameters(self, credentials: Credentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
+    def parameters(self, credentials: RequestCredentials, tls: ssl.SSLContext | None) -> ConnectionParameters:
         server = self._server
         return ConnectionParameters(
             url=server.url,

@@ -36,11 +36,11 @@ def resources_of(vendors: Iterable[VendorDeclaration]) -> re.Pattern[str]:
 _RESOURCES = resources_of(declarations().values())
 
 
-class _StoredObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _ReducedObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Stored while the object exists. It has no reference cycles, so the garbage collector can skip it."""
 
 
-class NodeObject(_StoredObject, frozen=True, kw_only=True, gc=False):
+class NodeObject(_ReducedObject, frozen=True, kw_only=True, gc=False):
     name: str
     labels: Mapping[str, str]
     ready: bool
@@ -51,7 +51,7 @@ class NodeObject(_StoredObject, frozen=True, kw_only=True, gc=False):
     devices_by_vendor: tuple[tuple[str, str], ...] = ()
 
 
-class AgentPod(_StoredObject, frozen=True, kw_only=True, gc=False):
+class AgentPod(_ReducedObject, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None  # None: not scheduled yet
@@ -60,7 +60,7 @@ class AgentPod(_StoredObject, frozen=True, kw_only=True, gc=False):
     ports: Mapping[str, int]  # container ports by name
 
 
-class DriverPod(_StoredObject, frozen=True, kw_only=True, gc=False):
+class DriverPod(_ReducedObject, frozen=True, kw_only=True, gc=False):
     namespace: str
     name: str
     node: str | None
@@ -69,11 +69,11 @@ class DriverPod(_StoredObject, frozen=True, kw_only=True, gc=False):
     ready: bool  # the container is running and ready
 
 
-class _Part(msgspec.Struct, rename="camel"):
+class _JsonObject(msgspec.Struct, rename="camel"):
     """The fields that are read; all others are ignored."""
 
 
-class _Metadata(_Part):
+class _Metadata(_JsonObject):
     name: str
     namespace: str = ""
     labels: dict[str, str] | None = None
@@ -81,56 +81,56 @@ class _Metadata(_Part):
     deletion_timestamp: str | None = None
 
 
-class _Condition(_Part):
+class _Condition(_JsonObject):
     type: str = ""
     status: str = ""
 
 
-class _NodeStatus(_Part):
+class _NodeStatus(_JsonObject):
     capacity: dict[str, Any] | None = None
     allocatable: dict[str, Any] | None = None
     conditions: list[_Condition] | None = None
 
 
-class _Node(_Part):
+class _Node(_JsonObject):
     metadata: _Metadata
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
-class _Port(_Part):
+class _Port(_JsonObject):
     container_port: int
     name: str = ""
 
 
-class _Container(_Part):
+class _Container(_JsonObject):
     name: str = ""
     ports: list[_Port] | None = None
 
 
-class _PodSpec(_Part):
+class _PodSpec(_JsonObject):
     node_name: str = ""
     containers: list[_Container] = []
 
 
-class _ContainerStatus(_Part):
+class _ContainerStatus(_JsonObject):
     name: str = ""
     ready: bool = False
     state: dict[str, Any] | None = None
 
 
-class _PodStatus(_Part):
+class _PodStatus(_JsonObject):
     conditions: list[_Condition] | None = None
     container_statuses: list[_ContainerStatus] | None = None
     pod_i_p: str | None = msgspec.field(default=None, name="podIP")
 
 
-class _Pod(_Part):
+class _Pod(_JsonObject):
     metadata: _Metadata
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
-P = TypeVar("P", bound=_Part)
+P = TypeVar("P", bound=_JsonObject)
 
 # Thousands of nodes have the same labels. `sys.intern` would never free them in Python 3.12.
 _shared_texts: dict[str, str] = {}
@@ -252,7 +252,7 @@ def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 def _accelerators(allocatable: Mapping[str, object], capacity: Mapping[str, object]) -> Mapping[str, int]:
     """Allocatable devices by resource. 0 means that all devices are unhealthy; without capacity it means that
-    the device plugin was removed, and the resource is left out."""
+    the device plugin was removed, and the resource is omitted."""
     found: dict[str, int] = {}
     for resource, quantity in allocatable.items():
         match = _RESOURCES.fullmatch(resource) if len(resource) <= _LONGEST_LABEL else None

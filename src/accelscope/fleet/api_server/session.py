@@ -12,9 +12,13 @@ from urllib.parse import quote
 
 import aiohttp
 
-from accelscope.fleet.api_server.connection import ConnectionParameters, ConnectionResolver, Credentials
+from accelscope.fleet.api_server.connection import (
+    ConnectionParameters,
+    ConnectionResolver,
+    RequestCredentials,
+)
 from accelscope.fleet.api_server.http import Reply, Transport
-from accelscope.fleet.clusters.entry import Access
+from accelscope.fleet.clusters import Access
 from accelscope.kube.errors import KubeError, Reason, reason_for_status
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request, random_ratio
 
@@ -43,7 +47,7 @@ class StreamingClient(Protocol):
         limit_bytes: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
-    async def credentials(self) -> Credentials | None: ...
+    async def credentials(self) -> RequestCredentials | None: ...
 
 
 class Informer(Generic[T]):
@@ -390,7 +394,7 @@ class Session:
 
             yield await self._with_credentials(begin)
 
-    async def credentials(self) -> Credentials | None:
+    async def credentials(self) -> RequestCredentials | None:
         """The credentials of the next request; None if they cannot be read."""
         return await self._connections.credentials()
 

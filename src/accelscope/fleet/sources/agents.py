@@ -1,7 +1,7 @@
 """The agents source: a watch discovers the pods of agents, and their snapshots are read at `/snapshot`.
 
-An agent reports the age of its reading, so that clocks need not be synchronised, and answers 304 if it has no
-new reading.
+An agent reports the age of its reading, so that clocks need not be synchronised, and responds with 304
+if it has no new reading.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from accelscope.fleet.sources.round import (
 from accelscope.fleet.sources.snapshots import (
     AgentSnapshot,
     BadDocument,
-    Decoded,
+    DecodedSnapshot,
     IncompatibleSchema,
-    TooLarge,
+    SnapshotTooLarge,
+    decode_light,
     decode_snapshot,
-    glance,
+    make_report,
     merge_agents,
-    reported,
 )
 from accelscope.kube.errors import KubeError, Reason, one_line
 from accelscope.model import Snapshot
@@ -115,7 +115,7 @@ def port_of(pod: AgentPod, entry: AgentsEntry) -> int:
 AGE_HEADER = "x-accelscope-age"
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
 _TOKEN_LIMIT = 64 << 10  # bytes of the file
-_MIN_FAILURES = 16  # in a row, before a refresh is given up
+_MIN_FAILURES = 16  # in a row, before a refresh ends early
 # The document of a node with eight devices is about 100 KB. Few larger documents are received at a time, so
 # that a cluster with many of them does not fill the memory.
 _SMALL_BYTES = 1 << 20
@@ -129,7 +129,7 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 
-class _LastReading(Struct, frozen=True, kw_only=True, gc=False):
+class _StoredAgentReading(Struct, frozen=True, kw_only=True, gc=False):
     """The last reading of an agent that shares its node with others: it is merged with theirs whenever one of
     them has a new reading. Compressed, because objects take ten times the memory."""
 
@@ -147,17 +147,17 @@ class _LastReading(Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-class _Agent(Struct, gc=False):
+class _AgentState(Struct, gc=False):
     """The state of one pod."""
 
     tag: str | None = None
     large: bool = False  # its document exceeds _SMALL_BYTES
     skipped_until: float = float("-inf")  # monotonic clock
-    last: _LastReading | None = None  # only where a node has several agents
+    last: _StoredAgentReading | None = None  # only where a node has several agents
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _AgentResponse:
     reply: Reply
     received_at: float  # seconds since the epoch
 
@@ -192,8 +192,8 @@ class AgentsSource:
         self._clock = clock
         # Per cluster: a slow cluster must not delay the others. The loop throttle limits decoding over all
         # clusters.
-        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # held while a large answer is received and decoded
-        self._agents: dict[str, _Agent] = {}
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)  # acquired to receive and decode a large response
+        self._agents: dict[str, _AgentState] = {}
         self._stored_bytes = 0
         self._sees_devices = False
 
@@ -244,17 +244,17 @@ class AgentsSource:
             pod for pod in pods if pod.ready or (len(pods) > 1 and self._agent(pod).last is not None)
         ]
         if not any(self._agent(pod).large for pod in requested):
-            answers = await self._request_all(requested, headers)
+            responses = await self._request_all(requested, headers)
             if not any(self._agent(pod).large for pod in requested):
-                await self._report(node, requested, answers, refresh_round)
+                await self._report(node, requested, responses, refresh_round)
                 return
         async with self._large:
-            answers = [await self._request(pod, headers, requested, _MAX_BYTES) for pod in requested]
-            await self._report(node, requested, answers, refresh_round)
+            responses = [await self._request(pod, headers, requested, _MAX_BYTES) for pod in requested]
+            await self._report(node, requested, responses, refresh_round)
 
     async def _request_all(
         self, pods: Sequence[AgentPod], headers: Mapping[str, str]
-    ) -> Sequence[_Answer | _AgentFailure]:
+    ) -> Sequence[_AgentResponse | _AgentFailure]:
         requested = [self._request(pod, headers, pods, _SMALL_BYTES) for pod in pods]
         if len(requested) == 1:  # without a task: there may be ten thousand nodes
             return [await requested[0]]
@@ -262,7 +262,7 @@ class AgentsSource:
 
     async def _request(
         self, pod: AgentPod, headers: Mapping[str, str], requested: Sequence[AgentPod], limit_bytes: int
-    ) -> _Answer | _AgentFailure:
+    ) -> _AgentResponse | _AgentFailure:
         agent = self._agent(pod)
         if not pod.ready:
             return _AgentFailure("not_ready", f"the agent's pod {pod.name} is not ready")
@@ -280,31 +280,31 @@ class AgentsSource:
             return _AgentFailure(error.reason, error.text)
         if reply.status != _NOT_MODIFIED:
             agent.large = len(reply.body) > _SMALL_BYTES
-        return _Answer(reply, self._clock())
+        return _AgentResponse(reply, self._clock())
 
     async def _report(
         self,
         node: str,
         pods: Sequence[AgentPod],
-        answers: Sequence[_Answer | _AgentFailure],
+        responses: Sequence[_AgentResponse | _AgentFailure],
         refresh_round: RefreshRound,
     ) -> None:
         if len(pods) > 1:
             async with self._loop_throttle.piece():
-                self._report_merged(node, pods, answers, refresh_round)
-        elif _is_unchanged(answers[0]):
+                self._report_merged(node, pods, responses, refresh_round)
+        elif _is_unchanged(responses[0]):
             refresh_round.report(NodeUnchanged(node=node, source=self.kind))
         else:
             async with self._loop_throttle.piece():
-                self._report_single(node, pods[0], answers[0], refresh_round)
+                self._report_single(node, pods[0], responses[0], refresh_round)
 
-    def _agent(self, pod: AgentPod) -> _Agent:
-        return self._agents.setdefault(pod_key(pod), _Agent())
+    def _agent(self, pod: AgentPod) -> _AgentState:
+        return self._agents.setdefault(pod_key(pod), _AgentState())
 
     def _report_single(
-        self, node: str, pod: AgentPod, answer: _Answer | _AgentFailure, refresh_round: RefreshRound
+        self, node: str, pod: AgentPod, response: _AgentResponse | _AgentFailure, refresh_round: RefreshRound
     ) -> None:
-        read = self._read(pod, answer, glance)
+        read = self._read(pod, response, decode_light)
         if isinstance(read, _AgentFailure):
             refresh_round.report(self._failure(node, read))
             return
@@ -319,29 +319,29 @@ class AgentsSource:
                 remark=reading.remark,
             )
         )
-        assert isinstance(answer, _Answer)
+        assert isinstance(response, _AgentResponse)
         # Only after the report was accepted: sending the tag means that we have the reading.
         agent = self._agent(pod)
-        agent.tag, agent.last = answer.reply.headers.get("etag"), None
+        agent.tag, agent.last = response.reply.headers.get("etag"), None
 
     def _report_merged(
         self,
         node: str,
         pods: Sequence[AgentPod],
-        answers: Sequence[_Answer | _AgentFailure],
+        responses: Sequence[_AgentResponse | _AgentFailure],
         refresh_round: RefreshRound,
     ) -> None:
         failures: list[_AgentFailure] = []
         changed = False
-        for pod, answer in zip(pods, answers, strict=True):
+        for pod, response in zip(pods, responses, strict=True):
             agent = self._agent(pod)
-            if _is_unchanged(answer):
+            if _is_unchanged(response):
                 if agent.last is not None and agent.last.failure is not None:
                     changed = True
                     agent.last = structs.replace(agent.last, failure=None)
                 continue
             changed = True
-            failure = self._store_reading(pod, agent, answer)
+            failure = self._store_reading(pod, agent, response)
             if failure is not None:
                 failures.append(failure)
                 if agent.last is not None:
@@ -360,10 +360,10 @@ class AgentsSource:
             )
 
     def _store_reading(
-        self, pod: AgentPod, agent: _Agent, answer: _Answer | _AgentFailure
+        self, pod: AgentPod, agent: _AgentState, response: _AgentResponse | _AgentFailure
     ) -> _AgentFailure | None:
         """Stores the reading of one agent of several; returns the failure if there is none."""
-        read = self._read(pod, answer, decode_snapshot)
+        read = self._read(pod, response, decode_snapshot)
         if isinstance(read, _AgentFailure):
             return read
         reading, document = read
@@ -373,27 +373,30 @@ class AgentsSource:
             text = f"{pod.name}: readings of agents that share a node exceed the limit of their cluster"
             return _AgentFailure(Reason.TOO_LARGE, text)
         self._stored_bytes += more
-        assert isinstance(answer, _Answer)
-        agent.last = _LastReading(document=document, taken_at=reading.taken_at, remark=reading.remark)
-        agent.tag = answer.reply.headers.get("etag")
+        assert isinstance(response, _AgentResponse)
+        agent.last = _StoredAgentReading(document=document, taken_at=reading.taken_at, remark=reading.remark)
+        agent.tag = response.reply.headers.get("etag")
         return None
 
     def _report_update(
         self, node: str, pods: Sequence[AgentPod], whole: AgentSnapshot, refresh_round: RefreshRound
     ) -> None:
-        update = reported(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
+        update = make_report(node, self.kind, whole.taken_at, whole.snapshot, remark=whole.remark)
         refresh_round.report(update)
         if isinstance(update, NodeFailure):
             for pod in pods:  # the report was rejected
                 self._agent(pod).tag = None
 
     def _read(
-        self, pod: AgentPod, answer: _Answer | _AgentFailure, decode: Callable[[bytes], Decoded]
+        self,
+        pod: AgentPod,
+        response: _AgentResponse | _AgentFailure,
+        decode: Callable[[bytes], DecodedSnapshot],
     ) -> tuple[AgentSnapshot, bytes] | _AgentFailure:
         """The reading, and the received document if it can be stored unchanged."""
-        if isinstance(answer, _AgentFailure):
-            return answer
-        reply = answer.reply
+        if isinstance(response, _AgentFailure):
+            return response
+        reply = response.reply
         if len(reply.body) > _SMALL_BYTES and len(reply.gzip or reply.body) > _SMALL_BYTES:
             # Real documents compress to a tenth.
             text = f"{pod.name} sent {len(reply.body)} bytes that do not compress to {_SMALL_BYTES}"
@@ -402,14 +405,14 @@ class AgentsSource:
             decoded = decode(reply.body)
         except BadDocument as error:
             return _AgentFailure(Reason.BAD_ANSWER, f"{pod.name} sent an invalid snapshot: {error}")
-        except TooLarge as error:
+        except SnapshotTooLarge as error:
             return _AgentFailure(Reason.TOO_LARGE, f"{pod.name} sent a snapshot that is too large: {error}")
         except IncompatibleSchema as error:
             return _AgentFailure("incompatible", f"{pod.name}: {error}", incompatible=True)
         self._sees_devices = self._sees_devices or bool(decoded.snapshot.devices)
         reading = AgentSnapshot(
             snapshot=decoded.snapshot,
-            taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, answer.received_at),
+            taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, response.received_at),
             remark=decoded.remark,
         )
         return reading, (reply.gzip or b"") if decoded.whole else b""
@@ -441,13 +444,13 @@ def _merged_failure(failures: Sequence[_AgentFailure]) -> _AgentFailure:
     return _AgentFailure(first.reason, text, incompatible=any(failure.incompatible for failure in failures))
 
 
-def _is_unchanged(answer: _Answer | _AgentFailure) -> bool:
-    return isinstance(answer, _Answer) and answer.reply.status == _NOT_MODIFIED
+def _is_unchanged(response: _AgentResponse | _AgentFailure) -> bool:
+    return isinstance(response, _AgentResponse) and response.reply.status == _NOT_MODIFIED
 
 
 def _taken_at(headers: Mapping[str, str], taken_at: float, now: float) -> float:
     """The time of the reading by our clock. Without an age header, the agent's own time is corrected by the
-    Date header of its answer."""
+    Date header of its response."""
     age = _age(headers.get(AGE_HEADER, ""))
     if age is not None:
         return now - age

@@ -19,7 +19,7 @@ from accelscope.fleet.api_server import Informer
 from accelscope.fleet.api_server.objects import DEVICES, NodeObject, vendor_annotations
 from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, UpdateHandler
 from accelscope.fleet.sources.round import LoopThrottle, RefreshRound, wait_for_discovery
-from accelscope.fleet.sources.snapshots import reported
+from accelscope.fleet.sources.snapshots import make_report
 from accelscope.kube.errors import one_line
 from accelscope.model import AgentState, Device, Health, HealthState, ReaderState, Snapshot, Vendor
 from accelscope.vendors.common.agentless import number, text, whole
@@ -42,7 +42,7 @@ class AnnotationReading:
 
 def read_annotation(name: str, document: str) -> AnnotationReading:
     """Reads an annotation that a vendor declares, or `accelscope.io/devices`. Entries that are not devices
-    are left out. Raises BadAnnotation."""
+    are omitted. Raises BadAnnotation."""
     vendor = vendor_annotations().get(name)
     if vendor is None or vendor.annotation is None:
         return _read(document, "devices", _device)
@@ -111,7 +111,7 @@ _HEARTBEAT_SECONDS = 60.0
 _AT_ONCE = 1
 _NEVER = 1 << 62
 
-Texts = tuple[tuple[str, str], ...]  # name and value of annotations
+AnnotationTexts = tuple[tuple[str, str], ...]  # name and value of annotations
 
 
 class AnnotationsSource:
@@ -127,7 +127,7 @@ class AnnotationsSource:
         self._nodes = nodes
         self._loop_throttle = loop_throttle
         self._clock = clock
-        self._read: dict[str, Texts] = {}  # by node, as last reported
+        self._read: dict[str, AnnotationTexts] = {}  # by node, as last reported
         self._sees_devices = False
 
     def sees_accelerators(self) -> bool:
@@ -154,7 +154,7 @@ class AnnotationsSource:
     async def close(self) -> None:
         """The watch belongs to the cluster."""
 
-    async def _read_node(self, name: str, texts: Texts, refresh_round: RefreshRound) -> None:
+    async def _read_node(self, name: str, texts: AnnotationTexts, refresh_round: RefreshRound) -> None:
         if self._read.get(name) == texts:
             refresh_round.report(NodeUnchanged(node=name, source=self.kind))
             return
@@ -167,7 +167,7 @@ class AnnotationsSource:
                 return
             self._sees_devices = self._sees_devices or bool(snapshot.devices)
             taken_at = min(snapshot.taken_at, self._clock())
-            update = reported(name, self.kind, taken_at, snapshot, remark=remark)
+            update = make_report(name, self.kind, taken_at, snapshot, remark=remark)
             refresh_round.report(update)
             if not isinstance(update, NodeFailure):
                 self._read[name] = texts
@@ -180,7 +180,7 @@ def _texts(node: NodeObject) -> Iterator[tuple[str, str]]:
     yield from node.devices_by_vendor
 
 
-def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
+def _snapshot(node: str, texts: AnnotationTexts) -> tuple[Snapshot, str | None]:
     """The snapshot, and a remark about annotations that could not be read. If two annotations contain devices
     of one vendor, ours is used: it has the same ids as agents. Raises BadAnnotation if nothing can be
     read."""
@@ -194,18 +194,20 @@ def _snapshot(node: str, texts: Texts) -> tuple[Snapshot, str | None]:
     if not found:
         raise BadAnnotation("; ".join(failures))
     devices: dict[str, Device] = {}
-    told: dict[Vendor, AnnotationReading] = {}
+    by_vendor: dict[Vendor, AnnotationReading] = {}
     for annotated in found:
         for device in annotated.devices:
-            if told.setdefault(device.vendor, annotated) is annotated:
+            if by_vendor.setdefault(device.vendor, annotated) is annotated:
                 devices[device.id] = device
-    written_at = min(annotated.written_at for annotated in told.values() or found)
+    written_at = min(annotated.written_at for annotated in by_vendor.values() or found)
     snapshot = Snapshot(
         node=node,
         taken_at=written_at,
         agent=AgentState(version="", started_at=written_at),
         interval_seconds=_HEARTBEAT_SECONDS,
-        readers=tuple(ReaderState(vendor=vendor, found=True, up=True, source=_SOURCE) for vendor in told),
+        readers=tuple(
+            ReaderState(vendor=vendor, found=True, up=True, source=_SOURCE) for vendor in by_vendor
+        ),
         devices=tuple(devices.values()),
     )
     return snapshot, one_line("; ".join(failures)) or None

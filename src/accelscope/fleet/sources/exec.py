@@ -12,23 +12,23 @@ from accelscope.fleet.sources.round import (
     LoopThrottle,
     RefreshRound,
     RequestPacer,
-    merged_error,
+    merge_errors,
     wait_for_discovery,
 )
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, make_report
 from accelscope.kube.errors import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
 from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
-_MIN_FAILURES = 8  # in a row, before a refresh is given up
+_MIN_FAILURES = 8  # in a row, before a refresh ends early
 _MAX_ADDRESSES = 1024  # of devices of one node
 _RENEWAL_SHARE = 0.9  # of the time to live, because refreshes do not begin at exact intervals
 
 
 @dataclass(slots=True)
-class _Node:
+class _NodeState:
     """The state of one node."""
 
     read_at: float = float("-inf")  # monotonic clock
@@ -59,7 +59,7 @@ class ExecSource:
         self._loop_throttle = loop_throttle
         self._clock = clock
         self._monotonic = monotonic
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _NodeState] = {}
         self._tools: dict[str, DriverTool] = {}  # by pod, because an upgrade replaces the pod
         self._sees_devices = False
         self.commands = 0  # run, since the start
@@ -106,10 +106,10 @@ class ExecSource:
     def _lost(self, found: Mapping[str, DriverPod]) -> KubeError | None:
         """The error if pods may be missing. A namespace that could never be listed does not matter if another
         one has pods."""
-        return merged_error(pods.error for pods in self._pods if not found or pods.synced.is_set())
+        return merge_errors(pods.error for pods in self._pods if not found or pods.synced.is_set())
 
     async def _read_node(self, node: str, pod: DriverPod, refresh_round: RefreshRound) -> None:
-        known = self._nodes.setdefault(node, _Node())
+        known = self._nodes.setdefault(node, _NodeState())
         tool = self._tools.get(pod_key(pod)) or self._tools.setdefault(pod_key(pod), _tool_of(pod))
         began = self._monotonic()
         if began - known.read_at < _RENEWAL_SHARE * self._entry.ttl_seconds:
@@ -139,7 +139,7 @@ class ExecSource:
                 interval_seconds=self._entry.ttl_seconds,
                 ids_by_address=known.ids_by_address,
             )
-            update = reported(node, self.kind, taken_at, snapshot)
+            update = make_report(node, self.kind, taken_at, snapshot)
             refresh_round.report(update)
         known.ids_by_address = _kept_ids(known.ids_by_address)
         if isinstance(update, NodeFailure):

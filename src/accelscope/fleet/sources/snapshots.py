@@ -1,12 +1,12 @@
 """Snapshots of nodes: decoding with limits, and merging those of several agents.
 
-Numbers are limited by the name of their field, because an absurd number would spoil the sums of the fleet.
-The limits are wide: they exclude the impossible, not the unusual. Texts are limited in length, because one
-node must not fill the memory of the fleet.
+Numbers are limited by the name of their field, because impossible numbers would corrupt the sums of the
+fleet. The limits are wide: they exclude the impossible, not the unusual. Texts are limited in length, because
+one node must not fill the memory of the fleet.
 
 The major version of a document's schema must be ours. An older minor version lacks fields, which get their
-defaults; a newer one has more. Unknown fields, unknown values of enumerations and impossible numbers are left
-out, and overlong texts are truncated; a remark lists what was changed.
+defaults; a newer one has more. Unknown fields, unknown values of enumerations and impossible numbers are
+omitted, and overlong texts are truncated; a remark lists what was changed.
 """
 
 import re
@@ -65,11 +65,11 @@ _BY_ENDING: tuple[tuple[str, tuple[float, float]], ...] = (
 @cache
 def bounds(name: str, kind: Any) -> tuple[float, float]:
     """Minimum and maximum of a field of this name, of type int or float; both are finite."""
-    if (known := _BY_NAME.get(name)) is not None:
-        return known
-    for ending, known in _BY_ENDING:
+    if (found := _BY_NAME.get(name)) is not None:
+        return found
+    for ending, found in _BY_ENDING:
         if name.endswith(ending):
-            return known
+            return found
     return (0, _MAX_WHOLE) if kind is int else (0, 1e18)
 
 
@@ -78,14 +78,14 @@ def is_plausible(name: str, kind: Any, value: float) -> bool:
     return least <= value <= most
 
 
-def cut(text: str) -> str:
+def truncate(text: str) -> str:
     """Truncates a text to TEXT_LIMIT characters; the last one marks the truncation."""
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Names of the fields with a value that was left out, or with a truncated text."""
+class OmittedFields:
+    """Names of the fields with an omitted value or a truncated text."""
 
     numbers: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
@@ -93,7 +93,7 @@ class LeftOut:
     def remarks(self) -> Iterator[str]:
         """For people."""
         if self.numbers:
-            yield f"values out of range were left out: {', '.join(sorted(self.numbers))}"
+            yield f"values out of range were omitted: {', '.join(sorted(self.numbers))}"
         if self.texts:
             names = ", ".join(sorted(self.texts))
             yield f"texts of more than {TEXT_LIMIT} characters were truncated: {names}"
@@ -104,7 +104,7 @@ class LeftOut:
 # dataclasses, which are filled attribute by attribute, and they are not tracked by the garbage collector.
 
 
-def light(kind: Any, name: str = "") -> Any:
+def light_type(kind: Any, name: str = "") -> Any:
     """The type to decode instead of `kind`. Numbers and texts have limits; a document that exceeds them is
     decoded again by the slower way."""
     if kind is str:
@@ -116,9 +116,9 @@ def light(kind: Any, name: str = "") -> Any:
         return _structure(cast(type, kind))
     origin = get_origin(kind)
     if origin is UnionType:
-        return Union[tuple(light(option, name) for option in get_args(kind))]  # noqa: UP007 - of a computed tuple
+        return Union[tuple(light_type(option, name) for option in get_args(kind))]  # noqa: UP007 - of a computed tuple
     if origin is tuple:
-        return tuple[tuple(item if item is Ellipsis else light(item, name) for item in get_args(kind))]  # type: ignore[misc]
+        return tuple[tuple(item if item is Ellipsis else light_type(item, name) for item in get_args(kind))]  # type: ignore[misc]
     return kind
 
 
@@ -128,35 +128,35 @@ def _structure(kind: Any) -> type[msgspec.Struct]:
     declared: list[tuple[str, Any, Any]] = []
     for one in fields(kind):
         default = msgspec.NODEFAULT if one.default is MISSING else one.default
-        declared.append((one.name, light(hints[one.name], one.name), default))
+        declared.append((one.name, light_type(hints[one.name], one.name), default))
     return msgspec.defstruct(kind.__name__, declared, kw_only=True, frozen=True, gc=False)
 
 
-# An integer with more digits than any count has: to read it alone takes long.
-_ABSURD = b"0" * 40
+# An integer with more digits than any count has. Parsing such a number takes long.
+_MANY_DIGITS = b"0" * 40
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
-# Agents write it first; elsewhere it must be looked for.
+# Agents write the version first; otherwise the document is searched for it.
 _FIRST = re.compile(rb'\{"schema_version":"([0-9.]{1,32})"')
 _decoder = msgspec.json.Decoder(Snapshot)
-_Light = light(Snapshot)
+_Light = light_type(Snapshot)
 _light_decoder = msgspec.json.Decoder(_Light)
-# As msgspec words it; the place is a path such as $.devices[...].model.
+# The error text of msgspec, which contains a path such as $.devices[...].model.
 _TEXT_TOO_LONG = re.compile(r"Expected `str` of length <= .* - at `\$\.([^`]*)`")
 
-# What a node can have, generously; each becomes a row.
+# Generous limits for a node; each item becomes a row.
 _MOST_DEVICES = 1024
 _MOST_PROCESSES = 16_384
 _MOST_POD_USAGES = 16_384
-# To look closely takes a hundred times as long, in the event loop. Eight devices make some 100 KB.
-_MOST_BYTES_LOOKED_AT = 1 << 20
+# Lenient decoding takes a hundred times as long, in the event loop. Eight devices are about 100 KB.
+_LENIENT_BYTES_LIMIT = 1 << 20
 
 
-class _Versioned(msgspec.Struct):
+class _SchemaVersion(msgspec.Struct):
     schema_version: str = ""
 
 
-class _Members(msgspec.Struct):
+class _MemberCounts(msgspec.Struct):
     """Only counts the members."""
 
     devices: tuple[msgspec.Raw, ...] = ()
@@ -164,8 +164,8 @@ class _Members(msgspec.Struct):
     pod_usages: tuple[msgspec.Raw, ...] = ()
 
 
-_version_decoder = msgspec.json.Decoder(_Versioned)
-_members_decoder = msgspec.json.Decoder(_Members)
+_version_decoder = msgspec.json.Decoder(_SchemaVersion)
+_members_decoder = msgspec.json.Decoder(_MemberCounts)
 
 
 class BadDocument(ValueError):
@@ -176,98 +176,102 @@ class IncompatibleSchema(ValueError):
     """A snapshot of another major version. The message contains both versions."""
 
 
-class TooLarge(ValueError):
+class SnapshotTooLarge(ValueError):
     """A snapshot that exceeds the limits of a node."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedSnapshot:
     snapshot: Snapshot
-    whole: bool  # nothing was left out, so the document can be decoded again without checks
-    remark: str | None = None  # about what was left out
+    whole: bool  # nothing was omitted, so the document can be decoded again without checks
+    remark: str | None = None  # about what was omitted
 
 
-def glance(document: bytes) -> Decoded:
+def decode_light(document: bytes) -> DecodedSnapshot:
     """Decodes to the light model: much faster, but not equal to objects of the model and without
     `dataclasses.replace`. Raises BadDocument, IncompatibleSchema and TooLarge."""
     try:
-        seen = _seen(document)
+        decoded = _decode_strictly(document)
     except (msgspec.MsgspecError, RecursionError) as error:
         return _decode_leniently(document, error)
-    return Decoded(seen, whole=True)
+    return DecodedSnapshot(decoded, whole=True)
 
 
-def decode_snapshot(document: bytes) -> Decoded:
+def decode_snapshot(document: bytes) -> DecodedSnapshot:
     """Raises BadDocument, IncompatibleSchema and TooLarge."""
     try:
-        _seen(document)
-        return Decoded(_decoder.decode(document), whole=True)
+        _decode_strictly(document)
+        return DecodedSnapshot(_decoder.decode(document), whole=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         return _decode_leniently(document, error)
 
 
-def checked(snapshot: Snapshot) -> Decoded:
+def check_snapshot(snapshot: Snapshot) -> DecodedSnapshot:
     """Checks a snapshot that was not decoded from a document. Raises BadDocument and TooLarge."""
     _check_size(snapshot)
     try:
         msgspec.convert(snapshot, _Light, from_attributes=True)
     except msgspec.ValidationError:
         try:
-            return _made_the_best_of(msgspec.to_builtins(snapshot))
+            return _without_unsupported(msgspec.to_builtins(snapshot))
         except msgspec.ValidationError as why:
             raise BadDocument(one_line(str(why))) from None
-    return Decoded(snapshot, whole=True)
+    return DecodedSnapshot(snapshot, whole=True)
 
 
-def _seen(document: bytes) -> Snapshot:
+def _decode_strictly(document: bytes) -> Snapshot:
     _check_version(document)
-    if len(document) > _MOST_BYTES_LOOKED_AT:
+    if len(document) > _LENIENT_BYTES_LIMIT:
         _check_size(_members_decoder.decode(document))
-    seen = cast(Snapshot, _light_decoder.decode(document))
-    _check_size(seen)
-    return seen
+    decoded = cast(Snapshot, _light_decoder.decode(document))
+    _check_size(decoded)
+    return decoded
 
 
-def _decode_leniently(document: bytes, error: Exception) -> Decoded:
+def _decode_leniently(document: bytes, error: Exception) -> DecodedSnapshot:
     """Decodes leniently; `error` is that of the strict decoder."""
     try:
         _check_version(document)
-        if len(document) > _MOST_BYTES_LOOKED_AT:
+        if len(document) > _LENIENT_BYTES_LIMIT:
             raise _too_long(error) or error
-        if _ABSURD in document.translate(_DIGITS):
-            raise BadDocument("it holds a number of 40 digits or more")
+        if _MANY_DIGITS in document.translate(_DIGITS):
+            raise BadDocument("it contains a number of 40 digits or more")
         _check_size(_members_decoder.decode(document))
-        return _made_the_best_of(msgspec.json.decode(document))
+        return _without_unsupported(msgspec.json.decode(document))
     except RecursionError:
         raise BadDocument("it is nested too deeply") from None
     except msgspec.MsgspecError as why:
         raise BadDocument(one_line(str(why))) from None
 
 
-def _too_long(error: Exception) -> TooLarge | None:
-    """If `error` is about the length of a text."""
+def _too_long(error: Exception) -> SnapshotTooLarge | None:
+    """None if `error` is not about the length of a text."""
     found = _TEXT_TOO_LONG.search(str(error))
-    return None if found is None else TooLarge(f"a text of more than {TEXT_LIMIT} characters in {found[1]}")
+    if found is None:
+        return None
+    return SnapshotTooLarge(f"a text of more than {TEXT_LIMIT} characters in {found[1]}")
 
 
-def _made_the_best_of(document: object) -> Decoded:
-    left_out = LeftOut()
+def _without_unsupported(document: object) -> DecodedSnapshot:
+    omitted = OmittedFields()
     document, remark = drop_unknown_vendors(document)
-    known = _known(Snapshot, document, "", left_out)
-    if isinstance(known, _Unknown):
-        raise BadDocument(f"out of range: {', '.join(sorted(left_out.numbers))}")
-    remarks = [text for text in (remark, *left_out.remarks()) if text is not None]
-    return Decoded(msgspec.convert(known, Snapshot), whole=False, remark="; ".join(remarks) or None)
+    supported = _supported(Snapshot, document, "", omitted)
+    if isinstance(supported, _OmittedValue):
+        raise BadDocument(f"out of range: {', '.join(sorted(omitted.numbers))}")
+    remarks = [text for text in (remark, *omitted.remarks()) if text is not None]
+    return DecodedSnapshot(
+        msgspec.convert(supported, Snapshot), whole=False, remark="; ".join(remarks) or None
+    )
 
 
-def _check_size(of: Snapshot | _Members) -> None:
+def _check_size(of: Snapshot | _MemberCounts) -> None:
     for name, found, most in (
         ("devices", len(of.devices), _MOST_DEVICES),
         ("processes", len(of.processes), _MOST_PROCESSES),
         ("uses by pods", len(of.pod_usages), _MOST_POD_USAGES),
     ):
         if found > most:
-            raise TooLarge(f"{found} {name} exceed the limit of {most} for a node")
+            raise SnapshotTooLarge(f"{found} {name} exceed the limit of {most} for a node")
 
 
 def _check_version(document: bytes) -> None:
@@ -281,68 +285,68 @@ def _check_version(document: bytes) -> None:
         )
 
 
-class _Unknown(Enum):
-    WORD = "a word of a newer version"
-    NUMBER = "a number that cannot be"
+class _OmittedValue(Enum):
+    WORD = "a value of a newer version"
+    NUMBER = "an impossible number"
 
 
-def _known(kind: Any, value: object, name: str, left_out: LeftOut) -> Any:
-    """`value` without what this version's types have no word for, without numbers that cannot be, and with
-    texts cut to their limit; `left_out` takes the names of those fields. What is wrong otherwise stays, and
-    is found by who converts it. `name`: of the field."""
+def _supported(kind: Any, value: object, name: str, omitted: OmittedFields) -> Any:
+    """`value` without values that this version does not support, without impossible numbers, and with texts
+    truncated to their limit; the names of those fields are added to `omitted`. Other errors stay: the
+    conversion finds them. `name` is the name of the field."""
     if get_origin(kind) is UnionType:
         kind = next(option for option in get_args(kind) if option is not NoneType)
         if value is None:
             return None
     if get_origin(kind) is tuple:
-        return _known_items(kind, value, name, left_out)
+        return _supported_items(kind, value, name, omitted)
     if is_dataclass(kind):
-        return _known_fields(kind, value, left_out)
+        return _supported_fields(kind, value, omitted)
     if isinstance(kind, type) and issubclass(kind, Enum) and isinstance(value, str):
-        return _known_word(kind, value)
-    return _bounded(kind, value, name, left_out)
+        return _supported_word(kind, value)
+    return _bounded(kind, value, name, omitted)
 
 
-def _bounded(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
+def _bounded(kind: Any, value: object, name: str, omitted: OmittedFields) -> object:
     if kind in (int, float) and isinstance(value, int | float) and not is_plausible(name, kind, value):
-        left_out.numbers.add(name)
-        return _Unknown.NUMBER
+        omitted.numbers.add(name)
+        return _OmittedValue.NUMBER
     if kind is str and isinstance(value, str) and len(value) > TEXT_LIMIT:
-        left_out.texts.add(name)
-        return cut(value)
+        omitted.texts.add(name)
+        return truncate(value)
     return value
 
 
-def _known_word(kind: type[Enum], value: str) -> object:
+def _supported_word(kind: type[Enum], value: str) -> object:
     if value in (member.value for member in kind):
         return value
     stand_in = STAND_INS.get(kind)
-    return _Unknown.WORD if stand_in is None else stand_in.value
+    return _OmittedValue.WORD if stand_in is None else stand_in.value
 
 
-def _known_items(kind: Any, value: object, name: str, left_out: LeftOut) -> object:
+def _supported_items(kind: Any, value: object, name: str, omitted: OmittedFields) -> object:
     if not isinstance(value, list | tuple):
         return value
     kinds = get_args(kind)
     if kinds[-1] is not Ellipsis:  # pairs of texts
-        return [_bounded(str, item, name, left_out) for item in value]
-    items = (_known(kinds[0], item, name, left_out) for item in value)
-    return [item for item in items if not isinstance(item, _Unknown)]
+        return [_bounded(str, item, name, omitted) for item in value]
+    items = (_supported(kinds[0], item, name, omitted) for item in value)
+    return [item for item in items if not isinstance(item, _OmittedValue)]
 
 
-def _known_fields(kind: Any, value: object, left_out: LeftOut) -> object:
+def _supported_fields(kind: Any, value: object, omitted: OmittedFields) -> object:
     if not isinstance(value, dict):
         return value
-    known = {}
+    supported = {}
     for name, hint, required in _fields(kind):
         if name not in value:
             continue
-        item = _known(hint, value[name], name, left_out)
-        if not isinstance(item, _Unknown):
-            known[name] = item
+        item = _supported(hint, value[name], name, omitted)
+        if not isinstance(item, _OmittedValue):
+            supported[name] = item
         elif required:
             return item
-    return known
+    return supported
 
 
 @cache
@@ -354,14 +358,14 @@ def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
     )
 
 
-def reported(
+def make_report(
     node: str, source: SourceKind, taken_at: float, snapshot: Snapshot, *, remark: str | None = None
 ) -> NodeReport | NodeFailure:
     """The report of a snapshot that a source has assembled, without impossible numbers, or a failure if it
-    exceeds the limits of a node. `remark` is about what was left out before."""
+    exceeds the limits of a node. `remark` describes what was omitted before."""
     try:
-        found = checked(snapshot)
-    except TooLarge as error:
+        found = check_snapshot(snapshot)
+    except SnapshotTooLarge as error:
         return NodeFailure(node=node, source=source, reason=Reason.TOO_LARGE, text=str(error))
     except BadDocument as error:
         return NodeFailure(node=node, source=source, reason=Reason.BAD_ANSWER, text=str(error))
@@ -384,13 +388,13 @@ class AgentSnapshot:
     snapshot: Snapshot
     taken_at: float  # by this process's clock
     failure: str | None = None  # of the last request
-    remark: str | None = None  # about parts that were left out
+    remark: str | None = None  # about parts that were omitted
 
 
 def merge_agents(agents: Sequence[AgentSnapshot]) -> AgentSnapshot:
     """Merges the snapshots of several agents of a node: one for each vendor, or an old and a new one during a
-    rollout. Each device is taken from the agent that answered last; devices of an agent that failed keep only
-    their identity."""
+    rollout. Each device is taken from the agent that responded last; devices of an agent that failed keep
+    only their identity."""
     in_order = sorted(agents, key=lambda agent: (agent.failure is not None, -agent.taken_at))
     parts = [_without_readings(agent) if agent.failure else agent.snapshot for agent in in_order]
     reporter: dict[str, int] = {}
@@ -421,17 +425,17 @@ def merge_agents(agents: Sequence[AgentSnapshot]) -> AgentSnapshot:
         balances=reported_members(lambda part: part.balances, lambda balance: balance.device),
         sinks=tuple(sink for part in parts for sink in part.sinks),
     )
-    answered = [agent.taken_at for agent in in_order if agent.failure is None]
+    responded = [agent.taken_at for agent in in_order if agent.failure is None]
     return AgentSnapshot(
         snapshot=snapshot,
-        taken_at=min(answered, default=in_order[0].taken_at),
+        taken_at=min(responded, default=in_order[0].taken_at),
         remark="; ".join(dict.fromkeys(agent.remark for agent in in_order if agent.remark)) or None,
     )
 
 
 def _without_readings(agent: AgentSnapshot) -> Snapshot:
-    """The identity of its devices."""
-    failure = f"its agent does not answer: {agent.failure}"
+    """The snapshot with only the identity of its devices."""
+    failure = f"its agent does not respond: {agent.failure}"
     readers = (replace(reader, up=False, reason=failure) for reader in agent.snapshot.readers)
     devices = (_named(device, failure, agent.snapshot.taken_at) for device in agent.snapshot.devices)
     return Snapshot(

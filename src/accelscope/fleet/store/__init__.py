@@ -1,1 +1,1 @@
-"""What the fleet knows now: columns, replaced node by node, and what changed in them."""
+"""Current data of the fleet: columns that are replaced node by node, and a feed of their changes."""

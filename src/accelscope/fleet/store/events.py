@@ -11,8 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from accelscope.fleet.rows import ClusterView, DeviceRow
-from accelscope.fleet.store.node_record import NodeRecord
-from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD
+from accelscope.fleet.store.node_rows import FRESH, INCOMPATIBLE, STALE, UNREAD, NodeRecord
 
 EVENTS_LIMIT = 10_000
 
@@ -43,15 +42,17 @@ class Severity(StrEnum):
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
     id: Annotated[int, Meta(description="increases with each event of this process")]
-    at: Annotated[float, Meta(description="seconds since the epoch")]
-    kind: Annotated[EventKind, Meta(description="what happened")]
-    severity: Annotated[Severity, Meta(description="how much it matters")]
+    at: Annotated[float, Meta(description="time of the event, in seconds since the epoch")]
+    kind: Annotated[EventKind, Meta(description="type of the event")]
+    severity: Annotated[Severity, Meta(description="severity of the event")]
     cluster: str
-    node: Annotated[str | None, Meta(description="name of the node; null: of the whole cluster")] = None
+    node: Annotated[
+        str | None, Meta(description="name of the node; null: the event is about the whole cluster")
+    ] = None
     device: Annotated[str | None, Meta(description="id of the device")] = None
-    namespace: Annotated[str | None, Meta(description="of the pod that it is about")] = None
-    pod: Annotated[str | None, Meta(description="that it is about")] = None
-    text: Annotated[str, Meta(description="for people")]
+    namespace: Annotated[str | None, Meta(description="namespace of the pod")] = None
+    pod: Annotated[str | None, Meta(description="name of the pod")] = None
+    text: Annotated[str, Meta(description="message of the event")]
 
 
 class EventLog:
@@ -211,7 +212,7 @@ class EventRecorder:
     def node_forgotten(self, record: NodeRecord, at: float) -> None:
         """A node that was never read has no event."""
         if record.state not in (None, UNREAD):
-            text = "was removed after it did not answer for too long"
+            text = "was removed after it did not respond for too long"
             self._node(EventKind.NODE_FORGOTTEN, Severity.WARNING, text, record, at)
             record.outage_reported = False
 
@@ -272,7 +273,7 @@ _QUEUE_LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StoreChange:
     """`resync`: the subscriber was too slow and missed changes; it must reload everything."""
 
     generation: int
@@ -288,14 +289,14 @@ class Subscription:
 
     def __init__(self, forget: Callable[["Subscription"], None]) -> None:
         self._forget = forget
-        self._waiting: deque[Change] = deque()
+        self._waiting: deque[StoreChange] = deque()
         self._arrived = asyncio.Event()
         self._closed = False
 
-    def put(self, change: Change) -> None:
+    def put(self, change: StoreChange) -> None:
         if len(self._waiting) >= _QUEUE_LIMIT:
             self._waiting.clear()
-            change = Change(generation=change.generation, last_event=change.last_event, resync=True)
+            change = StoreChange(generation=change.generation, last_event=change.last_event, resync=True)
         self._waiting.append(change)
         self._arrived.set()
 
@@ -305,10 +306,10 @@ class Subscription:
         self._arrived.set()
         self._forget(self)
 
-    def __aiter__(self) -> AsyncIterator[Change]:
+    def __aiter__(self) -> AsyncIterator[StoreChange]:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> StoreChange:
         while not self._waiting and not self._closed:
             self._arrived.clear()
             await self._arrived.wait()
@@ -317,7 +318,7 @@ class Subscription:
         return self._waiting.popleft()
 
 
-class Changes:
+class ChangeFeed:
     """Collects changes until they are published to subscribers."""
 
     def __init__(self) -> None:
@@ -340,7 +341,7 @@ class Changes:
         """`events` are those since the last call; `last_event` is the id of the newest one."""
         if not (self._nodes or self._clusters or events):
             return
-        change = Change(
+        change = StoreChange(
             generation=generation,
             last_event=last_event,
             nodes=tuple(self._nodes),

@@ -16,16 +16,16 @@ from msgspec import structs
 
 from accelscope.config.log import fields
 from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, NodeUpdate
-from accelscope.fleet.store.events import Changes, EventLog, EventRecorder, Subscription
-from accelscope.fleet.store.node_record import (
-    Ageing,
-    Failure,
+from accelscope.fleet.store.events import ChangeFeed, EventLog, EventRecorder, Subscription
+from accelscope.fleet.store.node_rows import (
     NodeRecord,
+    SourceFailure,
+    StalenessRules,
     StoredNodeObject,
     StoredReading,
-    stored_reading,
+    make_stored_reading,
+    merge_snapshots,
 )
-from accelscope.fleet.store.node_rows import whole_node
 from accelscope.fleet.store.node_writer import (
     NO_SOURCE,
     WORK_OF_MARKING,
@@ -57,7 +57,7 @@ _TOO_OLD = "its last reading has expired"
 
 
 @dataclass(slots=True)
-class _Cluster:
+class _ClusterState:
     view: ClusterView
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     objects: Mapping[str, StoredNodeObject] = field(default_factory=dict)  # also of nodes without a record
@@ -100,7 +100,7 @@ class FleetStore:
         readings_limit: int = READINGS_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ageing = Ageing(
+        self._staleness = StalenessRules(
             stale_after_seconds=stale_after_seconds, forget_after_seconds=forget_after_seconds
         )
         self._devices_limit = devices_limit
@@ -117,9 +117,9 @@ class FleetStore:
         self._recorder = EventRecorder(self.events)
         self._anomalies = AnomalyRegistry(self.devices, self.pods, self._recorder)
         self._writer = NodeWriter(tables, self._anomalies, self._recorder, self._touch)
-        self._clusters: dict[str, _Cluster] = {}
+        self._clusters: dict[str, _ClusterState] = {}
         self._leaving: deque[NodeRecord] = deque()
-        self._changes = Changes()
+        self._changes = ChangeFeed()
         self._published_at = 0.0
         self._published_event = 0
 
@@ -156,7 +156,7 @@ class FleetStore:
                 known = None
             if known is None:
                 self._finish_leaving(view.id)
-                self._clusters[view.id] = _Cluster(view)
+                self._clusters[view.id] = _ClusterState(view)
                 self._touch_cluster(view.id)
             else:
                 self._clusters[view.id] = known
@@ -168,7 +168,7 @@ class FleetStore:
             self._leave(id_, cluster)
             self._recorder.cluster_left(id_, self._clock())
 
-    def _redeclare(self, cluster: _Cluster, view: ClusterView) -> bool:
+    def _redeclare(self, cluster: _ClusterState, view: ClusterView) -> bool:
         """Whether something changed."""
         before = cluster.view
         if view.simulated != before.simulated:
@@ -178,7 +178,7 @@ class FleetStore:
         )
         return cluster.view != before
 
-    def _leave(self, id_: str, cluster: _Cluster) -> None:
+    def _leave(self, id_: str, cluster: _ClusterState) -> None:
         """Hides its rows at once; the next ticks remove them."""
         self._tables.hide(id_)
         self._leaving.extend(cluster.nodes.values())
@@ -242,28 +242,28 @@ class FleetStore:
         if isinstance(update, NodeReport):
             self._take_report(entry, record, update, now)
         elif isinstance(update, NodeFailure):
-            record.failures[update.source] = Failure(update.text, update.incompatible, now)
+            record.failures[update.source] = SourceFailure(update.text, update.incompatible, now)
             if update.incompatible:
                 record.readings.pop(update.source, None)
             self._refresh(entry, record, now)
         else:
             self._take_unchanged(entry, record, update, now)
 
-    def _log_ignored(self, entry: _Cluster, node: str) -> None:
+    def _log_ignored(self, entry: _ClusterState, node: str) -> None:
         if not entry.full:
             extra = fields(cluster=entry.view.id, limit=self._nodes_limit, node=node)
             log.warning("cluster exceeds the limit of nodes; further nodes are ignored", extra=extra)
         entry.full = True
 
-    def _take_report(self, entry: _Cluster, record: NodeRecord, report: NodeReport, now: float) -> None:
-        if self._ageing.is_forgotten(report.taken_at, now):
-            record.failures[report.source] = Failure(_TOO_OLD, False, now)
+    def _take_report(self, entry: _ClusterState, record: NodeRecord, report: NodeReport, now: float) -> None:
+        if self._staleness.is_forgotten(report.taken_at, now):
+            record.failures[report.source] = SourceFailure(_TOO_OLD, False, now)
             self._refresh(entry, record, now)
             return
-        reading = stored_reading(report, now, self._ageing)
+        reading = make_stored_reading(report, now, self._staleness)
         too_much = self._too_many(entry, record, report) or self._too_large(entry, record, reading)
         if too_much is not None:
-            record.failures[report.source] = Failure(too_much, False, now, refused=True)
+            record.failures[report.source] = SourceFailure(too_much, False, now, rejected=True)
             self._refresh(entry, record, now)
             return
         record.failures.pop(report.source, None)
@@ -276,15 +276,17 @@ class FleetStore:
                 self._writer.write(
                     record, shares, report, now, simulated=entry.view.simulated, quiet=_quiet(entry)
                 )
-        record.due = record.next_due(now, self._ageing)
+        record.due = record.next_due(now, self._staleness)
 
-    def _take_unchanged(self, entry: _Cluster, record: NodeRecord, update: NodeUnchanged, now: float) -> None:
-        """The source answers, but its reading ages on until it expires."""
+    def _take_unchanged(
+        self, entry: _ClusterState, record: NodeRecord, update: NodeUnchanged, now: float
+    ) -> None:
+        """The source responds, but its reading continues to age until it expires."""
         failure = record.failures.get(update.source)
-        if failure is not None and failure.refused:
-            record.failures[update.source] = structs.replace(failure, at=now)  # the same reading was refused
+        if failure is not None and failure.rejected:
+            record.failures[update.source] = structs.replace(failure, at=now)  # the same reading was rejected
         elif update.source not in record.readings:
-            record.failures[update.source] = Failure(_TOO_OLD, False, now)
+            record.failures[update.source] = SourceFailure(_TOO_OLD, False, now)
         elif record.failures.pop(update.source, None) is None:
             return
         self._refresh(entry, record, now)
@@ -294,7 +296,7 @@ class FleetStore:
         record = self._record(cluster, node)
         if record is None or not record.shares:
             return None
-        return whole_node(node, parts_of(record, record.shares))
+        return merge_snapshots(node, parts_of(record, record.shares))
 
     def labels(self, cluster: str, node: str) -> Mapping[str, str]:
         """The labels of its Node object, or those that its agent passes on if there is no Node object."""
@@ -354,13 +356,13 @@ class FleetStore:
                 return True
             record.due = now + _RETRY_SECONDS  # if it fails, it does not delay the others in every tick
             was_read = bool(record.readings)
-            record.forget_old(now, self._ageing)
+            record.forget_old(now, self._staleness)
             if was_read and not record.readings:
                 self._recorder.node_forgotten(record, now)
             work += self._refresh(entry, record, now)
         return False
 
-    def _refresh(self, entry: _Cluster, record: NodeRecord, now: float) -> int:
+    def _refresh(self, entry: _ClusterState, record: NodeRecord, now: float) -> int:
         """After anything but a new reading. Returns the amount of work."""
         if not record.is_known:
             self._forget(entry, record)
@@ -368,10 +370,10 @@ class FleetStore:
         self._recount_size(entry, record)
         with self._recounted(entry, record):
             work = self._writer.refresh(record, now, simulated=entry.view.simulated, quiet=_quiet(entry))
-        record.due = record.next_due(now, self._ageing)
+        record.due = record.next_due(now, self._staleness)
         return work
 
-    def _too_many(self, entry: _Cluster, record: NodeRecord, report: NodeReport) -> str | None:
+    def _too_many(self, entry: _ClusterState, record: NodeRecord, report: NodeReport) -> str | None:
         """An error if the reading exceeds the row limits of its cluster."""
         devices = entry.devices - len(self.devices.of_node(record.number)) + len(report.snapshot.devices)
         if devices > self._devices_limit:
@@ -383,7 +385,7 @@ class FleetStore:
             return f"its cluster exceeds the limit of {self._processes_limit} processes"
         return None
 
-    def _too_large(self, entry: _Cluster, record: NodeRecord, reading: StoredReading) -> str | None:
+    def _too_large(self, entry: _ClusterState, record: NodeRecord, reading: StoredReading) -> str | None:
         """An error if the reading exceeds the memory limits of a node or a cluster."""
         if reading.size > READING_LIMIT:
             return (
@@ -395,14 +397,14 @@ class FleetStore:
             return f"the readings of its cluster exceed the limit of {_mebibytes(self._readings_limit)}"
         return None
 
-    def _recount_size(self, entry: _Cluster, record: NodeRecord) -> None:
+    def _recount_size(self, entry: _ClusterState, record: NodeRecord) -> None:
         """Updates the size after its readings changed."""
         size = sum(reading.size for reading in record.readings.values())
         entry.size += size - record.size
         record.size = size
 
     @contextmanager
-    def _recounted(self, entry: _Cluster, record: NodeRecord) -> Iterator[None]:
+    def _recounted(self, entry: _ClusterState, record: NodeRecord) -> Iterator[None]:
         """Updates the counts of the cluster when the rows of the node change."""
         self._uncount(entry, record)
         try:
@@ -411,7 +413,7 @@ class FleetStore:
             entry.devices += len(self.devices.of_node(record.number))
             entry.processes += len(self.processes.of_node(record.number))
 
-    def _uncount(self, entry: _Cluster, record: NodeRecord) -> None:
+    def _uncount(self, entry: _ClusterState, record: NodeRecord) -> None:
         entry.devices -= len(self.devices.of_node(record.number))
         entry.processes -= len(self.processes.of_node(record.number))
 
@@ -419,13 +421,13 @@ class FleetStore:
         entry = self._clusters.get(cluster)
         return None if entry is None else entry.nodes.get(node)
 
-    def _new(self, entry: _Cluster, node: str) -> NodeRecord:
+    def _new(self, entry: _ClusterState, node: str) -> NodeRecord:
         cluster = entry.view.id
         record = NodeRecord(cluster, node, self._tables.number(cluster, node), object=entry.objects.get(node))
         entry.nodes[node] = record
         return record
 
-    def _forget(self, entry: _Cluster, record: NodeRecord) -> None:
+    def _forget(self, entry: _ClusterState, record: NodeRecord) -> None:
         self._uncount(entry, record)
         entry.size -= record.size
         entry.full = False
@@ -457,7 +459,7 @@ def _mebibytes(size: int) -> str:
     return f"{size / (1 << 20):.1f} MiB"
 
 
-def _quiet(entry: _Cluster) -> bool:
+def _quiet(entry: _ClusterState) -> bool:
     return entry.view.reachable is False
 
 

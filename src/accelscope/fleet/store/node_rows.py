@@ -1,13 +1,18 @@
-"""Makes rows and merged snapshots from the readings of a node's sources."""
+"""The record of a node with the readings of its sources, and the rows and the snapshot made from them."""
 
+import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
+from typing import Protocol
 
-from accelscope.fleet.rows import DeviceRow, NodeRow, PodRow, ProcessRow, SourceKind
-from accelscope.fleet.store.table import NOWHERE
-from accelscope.fleet.store.texts import held_bytes
+import msgspec
+from msgspec import Struct
+
+from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
+from accelscope.fleet.store.table import NOWHERE, interned_bytes
 from accelscope.model import (
     HARMLESS_THROTTLES,
     Device,
@@ -56,7 +61,7 @@ class NodeRows:
     process_devices: list[int] = field(default_factory=list)
 
 
-def rows_of(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
+def make_rows(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
     rows = NodeRows()
     for part in parts:
         _add(rows, place, part)
@@ -92,7 +97,7 @@ def text_size(snapshot: Snapshot) -> int:
         texts.update((process.name, process.user, process.partition))
         if (owner := process.owner) is not None:
             texts.update((owner.name, owner.namespace, owner.pod, owner.container))
-    return sum(held_bytes(text) for text in texts if text is not None)
+    return sum(interned_bytes(text) for text in texts if text is not None)
 
 
 def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
@@ -102,23 +107,24 @@ def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
 
 def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
     snapshot = part.snapshot
-    devices = _Devices(snapshot.devices, part.vendors, len(rows.devices))
+    devices = _DeviceIndex(snapshot.devices, part.vendors, len(rows.devices))
     processes = _distinct_processes(snapshot.processes, devices)
     usages = _distinct_usages(snapshot.pod_usages, devices)
     running: dict[str, int] = defaultdict(int)
     for device, _ in processes:
         running[device.id] += 1
-    holding: dict[str, list[PodUsage]] = defaultdict(list)
+    usages_by_device: dict[str, list[PodUsage]] = defaultdict(list)
     for device, usage in usages:
-        holding[device.id].append(usage)
+        usages_by_device[device.id].append(usage)
     rows.devices += [
-        _device_row(place, part, device, running[device.id], holding[device.id]) for device in devices.taken
+        _device_row(place, part, device, running[device.id], usages_by_device[device.id])
+        for device in devices.taken
     ]
-    pods = _Pods(snapshot.pods)
+    pods = _PodIndex(snapshot.pods)
     shares = {
         id(usage): share
-        for held in holding.values()
-        for usage, share in zip(held, usage_shares(held), strict=True)
+        for allocated in usages_by_device.values()
+        for usage, share in zip(allocated, usage_shares(allocated), strict=True)
     }
     rows.pods += [
         _pod_row(place, part, device, usage, pods, share=shares[id(usage)]) for device, usage in usages
@@ -128,7 +134,7 @@ def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
     rows.process_devices += [devices.places.get(device.id, NOWHERE) for device, _ in processes]
 
 
-class _Devices:
+class _DeviceIndex:
     """The devices of the part, by id, or by a unique index if the source has no id."""
 
     def __init__(self, devices: Iterable[Device], vendors: Collection[str], first: int) -> None:
@@ -146,7 +152,7 @@ class _Devices:
         return None if index is None else self._by_index.get(index)
 
 
-class _Pods:
+class _PodIndex:
     def __init__(self, pods: Iterable[Pod]) -> None:
         self._by_name = {(pod.namespace, pod.name): pod for pod in pods}
 
@@ -154,7 +160,7 @@ class _Pods:
         return self._by_name.get((usage.namespace, usage.pod))
 
 
-def _distinct_processes(processes: Iterable[Process], devices: _Devices) -> list[tuple[Device, Process]]:
+def _distinct_processes(processes: Iterable[Process], devices: _DeviceIndex) -> list[tuple[Device, Process]]:
     found = {}
     for process in processes:
         device = devices.find(process.device, process.device_index)
@@ -163,7 +169,7 @@ def _distinct_processes(processes: Iterable[Process], devices: _Devices) -> list
     return list(found.values())
 
 
-def _distinct_usages(usages: Iterable[PodUsage], devices: _Devices) -> list[tuple[Device, PodUsage]]:
+def _distinct_usages(usages: Iterable[PodUsage], devices: _DeviceIndex) -> list[tuple[Device, PodUsage]]:
     found = {}
     for usage in usages:
         device = devices.find(usage.device)
@@ -185,8 +191,8 @@ def _taken_at(part: SourceReading, device: Device) -> float | None:
 def _device_row(
     place: NodeIdentity, part: SourceReading, device: Device, processes: int, usages: Sequence[PodUsage]
 ) -> DeviceRow:
-    held = [usage for usage in usages if usage.allocated]
-    idle = [usage.idle_seconds for usage in held if usage.idle_seconds is not None]
+    allocated = [usage for usage in usages if usage.allocated]
+    idle = [usage.idle_seconds for usage in allocated if usage.idle_seconds is not None]
     pcie = device.pcie
     return DeviceRow(
         cluster=place.cluster,
@@ -225,8 +231,8 @@ def _device_row(
         errors=sum(error.count for error in device.errors) if device.errors else None,
         partitions=len(device.partitions),
         processes=processes,
-        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in held}),
-        idle_seconds=min(idle) if held and len(idle) == len(held) else None,
+        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in allocated}),
+        idle_seconds=min(idle) if allocated and len(idle) == len(allocated) else None,
         namespaces=_listed({usage.namespace for usage in usages}),
     )
 
@@ -255,7 +261,13 @@ def _ecc_uncorrected(device: Device) -> int | None:
 
 
 def _pod_row(
-    place: NodeIdentity, part: SourceReading, device: Device, usage: PodUsage, pods: _Pods, *, share: float
+    place: NodeIdentity,
+    part: SourceReading,
+    device: Device,
+    usage: PodUsage,
+    pods: _PodIndex,
+    *,
+    share: float,
 ) -> PodRow:
     pod = pods.find(usage)
     return PodRow(
@@ -377,7 +389,7 @@ def _listed(words: Iterable[str]) -> str | None:
     return ",".join(sorted(words)) or None
 
 
-def whole_node(node: str, parts: Sequence[SourceReading]) -> Snapshot:
+def merge_snapshots(node: str, parts: Sequence[SourceReading]) -> Snapshot:
     """The snapshot of the first part, with the devices of the others, under the node's name in its cluster
     and with times of this process's clock."""
     first, *others = [_only(part) for part in parts]
@@ -417,3 +429,196 @@ def _only(part: SourceReading) -> Snapshot:
         unattributed=tuple(use for use in snapshot.unattributed if use.device not in others),
         balances=tuple(balance for balance in snapshot.balances if balance.device not in others),
     )
+
+
+# --- The record of a node -----------------------------------------------------
+#
+# The last reading and the last failure of each source. Readings are stored as compressed documents: 80,000
+# devices as objects would take 250 MB, and the tables contain everything that lists and sums need. Records
+# are excluded from garbage collection: they have no cycles, and a collection over 10,000 nodes would block
+# the event loop.
+#
+# A reading becomes stale by its own age, not by the time of the source's last response: an agent whose
+# collection hangs continues to respond that nothing has changed.
+
+
+class StoredNodeObject(Protocol):
+    """The part of a Node object that the store uses; `api_server.objects` decodes it."""
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def accelerators(self) -> Mapping[str, int]:
+        """Allocatable devices by resource."""
+        ...
+
+
+PRECEDENCE = {kind: place for place, kind in enumerate(SourceKind)}
+
+_INTERVALS_MISSED = 3
+_WIDE_LABEL_BYTES = 8  # for each character
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+_SNAPSHOT = msgspec.json.Decoder(Snapshot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StalenessRules:
+    """A reading is stale after `stale_after_seconds` or after three of the node's intervals, whichever is
+    longer, but not later than it is forgotten."""
+
+    stale_after_seconds: float
+    forget_after_seconds: float
+
+    def stale_at(self, taken_at: float, interval_seconds: float | None) -> float:
+        seconds = max(self.stale_after_seconds, _INTERVALS_MISSED * (interval_seconds or 0.0))
+        return taken_at + min(seconds, self.forget_after_seconds)
+
+    def is_forgotten(self, taken_at: float, now: float) -> bool:
+        return taken_at + self.forget_after_seconds <= now
+
+
+class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
+    source: SourceKind
+    taken_at: float
+    stale_at: float
+    vendors: tuple[str, ...]  # of its devices
+    agent_version: str | None
+    node_labels: tuple[tuple[str, str], ...]
+    remark: str | None  # about parts that were omitted
+    document: bytes  # gzip or zlib
+    size: int  # bytes of the document, plus an upper bound for texts in rows and labels
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the source, with times of the node's clock."""
+        return _SNAPSHOT.decode(zlib.decompress(self.document, _GZIP_OR_ZLIB))
+
+
+def make_stored_reading(report: NodeReport, now: float, staleness: StalenessRules) -> StoredReading:
+    snapshot = report.snapshot
+    taken_at = min(report.taken_at, now)  # the clock of the node may be ahead, which must not keep it fresh
+    document = report.document or zlib.compress(msgspec.json.encode(snapshot), 1)
+    labels = sum(_label_bytes(text) for label in snapshot.node_labels for text in label)
+    return StoredReading(
+        source=report.source,
+        taken_at=taken_at,
+        stale_at=staleness.stale_at(taken_at, snapshot.interval_seconds),
+        vendors=tuple(sorted({device.vendor.value for device in snapshot.devices})),
+        agent_version=snapshot.agent.version or None,
+        node_labels=snapshot.node_labels,
+        remark=report.remark,
+        document=document,
+        size=len(document) + text_size(snapshot) + labels,
+    )
+
+
+def _label_bytes(text: str) -> int:
+    """An upper bound: the text and its UTF-8, which Python caches. Labels are in no table."""
+    return len(text) * (1 if text.isascii() else _WIDE_LABEL_BYTES)
+
+
+def _is_superseded(reading: StoredReading, newest: float) -> bool:
+    """Whether a fresh reading of another source is much newer, so that it replaces this one although it
+    contains less. When a whole cluster becomes unreachable, all readings are about equally old, and the
+    better one stays."""
+    return newest - reading.taken_at > (reading.stale_at - reading.taken_at) / 2
+
+
+class SourceFailure(Struct, frozen=True, gc=False):
+    text: str
+    incompatible: bool
+    at: float
+    rejected: bool = False  # the node was read, but its reading exceeds a limit
+
+
+class SourceContribution(Struct, frozen=True, gc=False):
+    """The vendors whose devices come from a source, and whether its reading is fresh."""
+
+    source: SourceKind
+    fresh: bool
+    vendors: tuple[str, ...]
+
+
+class NodeRecord(Struct, gc=False):
+    cluster: str
+    node: str
+    number: int
+    readings: dict[SourceKind, StoredReading] = {}
+    failures: dict[SourceKind, SourceFailure] = {}
+    object: StoredNodeObject | None = None
+    shares: tuple[SourceContribution, ...] = ()  # of its rows
+    state: str | None = None  # of its row; None: it has none
+    outage_reported: bool = False  # by an event, that it is stale or incompatible
+    size: int = 0  # of its readings, as counted in its cluster
+    due: float = -inf  # when to refresh it without an update from a source
+
+    @property
+    def has_accelerators(self) -> bool:
+        return self.object is not None and bool(self.object.accelerators)
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.readings or self.failures) or self.has_accelerators
+
+    def schedule_now(self) -> None:
+        """Refreshes it with the next tick."""
+        self.due = -inf
+
+    def forget_old(self, now: float, staleness: StalenessRules) -> None:
+        gone = staleness.is_forgotten
+        self.readings = {
+            kind: reading for kind, reading in self.readings.items() if not gone(reading.taken_at, now)
+        }
+        self.failures = {kind: failed for kind, failed in self.failures.items() if not gone(failed.at, now)}
+
+    def next_due(self, now: float, staleness: StalenessRules) -> float:
+        forgotten = staleness.forget_after_seconds
+        times = [
+            reading.stale_at if now < reading.stale_at else reading.taken_at + forgotten
+            for reading in self.readings.values()
+        ]
+        times += [failure.at + forgotten for failure in self.failures.values()]
+        return min(times, default=inf)
+
+    def source_shares(self, now: float) -> tuple[SourceContribution, ...]:
+        """By precedence, with superseded readings last. Each source contributes the vendors that no source
+        before it has. The first is included even without devices, because the node was read from it."""
+        if len(self.readings) == 1:
+            [only] = self.readings.values()
+            return (SourceContribution(only.source, now < only.stale_at, only.vendors),)
+        return tuple(self._shares(now))
+
+    def _shares(self, now: float) -> Iterator[SourceContribution]:
+        covered: set[str] = set()
+        newest = max(
+            (reading.taken_at for reading in self.readings.values() if now < reading.stale_at),
+            default=-inf,
+        )
+        in_order = sorted(
+            self.readings.values(),
+            key=lambda reading: (
+                now >= reading.stale_at and _is_superseded(reading, newest),
+                PRECEDENCE[reading.source],
+            ),
+        )
+        for place, reading in enumerate(in_order):
+            vendors = tuple(vendor for vendor in reading.vendors if vendor not in covered)
+            if vendors or not place:
+                yield SourceContribution(reading.source, now < reading.stale_at, vendors)
+                covered.update(vendors)
+
+    def failure(self) -> SourceFailure | None:
+        """The failures of all sources, by precedence. While the node is fresh, failures of unused sources are
+        omitted, unless the agent is incompatible."""
+        shown = sorted(self.failures, key=PRECEDENCE.__getitem__)
+        if self.shares and self.shares[0].fresh:
+            used = {share.source for share in self.shares}
+            shown = [source for source in shown if source in used or self.failures[source].incompatible]
+        if len(shown) < 2:
+            return self.failures[shown[0]] if shown else None
+        failed = [self.failures[source] for source in shown]
+        return SourceFailure(
+            "; ".join(f"{source}: {self.failures[source].text}" for source in shown),
+            failed[0].incompatible,
+            max(failure.at for failure in failed),
+        )

@@ -9,20 +9,22 @@ from msgspec.structs import replace
 
 from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
 from accelscope.fleet.store.events import EventRecorder, device_name
-from accelscope.fleet.store.node_record import PRECEDENCE, NodeRecord, SourceShare
 from accelscope.fleet.store.node_rows import (
     FRESH,
     INCOMPATIBLE,
+    PRECEDENCE,
     STALE,
     UNREAD,
     NodeIdentity,
+    NodeRecord,
     NodeRows,
+    SourceContribution,
     SourceReading,
+    make_rows,
     node_row,
-    rows_of,
 )
-from accelscope.fleet.store.query import Condition, Positions, Query
-from accelscope.fleet.store.table import NodeNumbers, Table
+from accelscope.fleet.store.query import Condition, Positions, RowQuery
+from accelscope.fleet.store.table import ColumnTable, NodeNumbers
 
 _UNSEARCHED = frozenset({"state", "source", "health", "type", "owner_kind"})
 
@@ -32,30 +34,32 @@ class NodeTables:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._numbers = numbers = NodeNumbers()
-        self.nodes = Table(NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock)
-        self.devices = Table(
+        self.nodes = ColumnTable(
+            NodeRow, ("cluster", "node"), unsearched=_UNSEARCHED, numbers=numbers, clock=clock
+        )
+        self.devices = ColumnTable(
             DeviceRow,
             ("cluster", "node", "id"),
             unsearched=_UNSEARCHED | {"uuid"},  # the id contains it
             numbers=numbers,
             clock=clock,
         )
-        self.pods = Table(
+        self.pods = ColumnTable(
             PodRow,
             ("cluster", "node", "namespace", "pod", "container", "device", "partition"),
             unsearched=_UNSEARCHED,
             numbers=numbers,
             clock=clock,
         )
-        self.processes = Table(
+        self.processes = ColumnTable(
             ProcessRow,
             ("cluster", "node", "pid", "device", "partition"),
             unsearched=_UNSEARCHED,
             numbers=numbers,
             clock=clock,
         )
-        self._parts: tuple[Table[Any], ...] = (self.devices, self.pods, self.processes)
-        self._all: tuple[Table[Any], ...] = (self.nodes, *self._parts)
+        self._parts: tuple[ColumnTable[Any], ...] = (self.devices, self.pods, self.processes)
+        self._all: tuple[ColumnTable[Any], ...] = (self.nodes, *self._parts)
 
     def number(self, cluster: str, node: str) -> int:
         return self._numbers.give(cluster, node)
@@ -96,22 +100,22 @@ class NodeTables:
             table.assign(_of_cluster(table, cluster), "simulated", simulated)
 
     def hide(self, cluster: str) -> None:
-        """Removes the cluster from all answers at once; its nodes are cleared later, one by one."""
+        """Hides the cluster from all queries at once; its nodes are cleared later, one by one."""
         for table in self._all:
             table.hide(_of_cluster(table, cluster))
 
     def clear(self, cluster: str, node: str, number: int) -> None:
         for table in self._all:
             table.remove(number)
-        self._numbers.take_back(cluster, node)
+        self._numbers.release(cluster, node)
 
     def settle(self) -> bool:
         """Does a few milliseconds of maintenance that queries would otherwise do; False: there was none."""
         return any(table.settle() for table in self._all)
 
 
-def _of_cluster(table: Table[Any], cluster: str) -> Positions:
-    return table.matching(Query(where=(Condition("cluster", "=", cluster),)))
+def _of_cluster(table: ColumnTable[Any], cluster: str) -> Positions:
+    return table.matching(RowQuery(where=(Condition("cluster", "=", cluster),)))
 
 
 AnomalyKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, namespace and name of a pod
@@ -120,7 +124,9 @@ AnomalyKey = tuple[str, str, str]  # cluster, node and id of a device; cluster, 
 class AnomalyRegistry:
     """The texts of active anomalies, for the field `unusual` of rows, which each reading replaces."""
 
-    def __init__(self, devices: Table[DeviceRow], pods: Table[PodRow], recorder: EventRecorder) -> None:
+    def __init__(
+        self, devices: ColumnTable[DeviceRow], pods: ColumnTable[PodRow], recorder: EventRecorder
+    ) -> None:
         self._device_table = devices
         self._pod_table = pods
         self._recorder = recorder
@@ -243,7 +249,7 @@ class NodeWriter:
     def write(
         self,
         record: NodeRecord,
-        shares: tuple[SourceShare, ...],
+        shares: tuple[SourceContribution, ...],
         report: NodeReport | None,
         now: float,
         *,
@@ -252,7 +258,7 @@ class NodeWriter:
     ) -> None:
         """`report` is the new reading, which need not be decompressed."""
         place = NodeIdentity(cluster=record.cluster, node=record.node, simulated=simulated)
-        rows = rows_of(place, parts_of(record, shares, report))
+        rows = make_rows(place, parts_of(record, shares, report))
         self._anomalies.mark(rows)
         same_sources = [share.source for share in shares] == [share.source for share in record.shares]
         before = self._tables.healths(record.number) if same_sources else None
@@ -280,7 +286,9 @@ class NodeWriter:
         self._tables.nodes.replace(record.number, [row])
         self._changed(record, state, reason, now, quiet)
 
-    def _mark(self, record: NodeRecord, shares: tuple[SourceShare, ...], now: float, *, quiet: bool) -> None:
+    def _mark(
+        self, record: NodeRecord, shares: tuple[SourceContribution, ...], now: float, *, quiet: bool
+    ) -> None:
         """Updates only the state of the rows."""
         if shares != record.shares:
             self._tables.mark_stale(record.number)
@@ -297,7 +305,7 @@ class NodeWriter:
 
 
 def parts_of(
-    record: NodeRecord, shares: tuple[SourceShare, ...], report: NodeReport | None = None
+    record: NodeRecord, shares: tuple[SourceContribution, ...], report: NodeReport | None = None
 ) -> list[SourceReading]:
     parts = []
     for share in shares:
@@ -328,6 +336,6 @@ def _state(record: NodeRecord) -> tuple[str, str | None]:
     return INCOMPATIBLE if failure.incompatible else UNREAD, text
 
 
-def _only_aged(before: tuple[SourceShare, ...], after: tuple[SourceShare, ...]) -> bool:
+def _only_aged(before: tuple[SourceContribution, ...], after: tuple[SourceContribution, ...]) -> bool:
     """Whether the reading of a single source became stale, so that the rows are the same."""
     return len(before) == len(after) == 1 and before[0].source == after[0].source and not after[0].fresh

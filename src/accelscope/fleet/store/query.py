@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.fleet.rows import Row
-from accelscope.fleet.store.texts import ABSENT
 
 if TYPE_CHECKING:
-    from accelscope.fleet.store.table import Table
+    from accelscope.fleet.store.table import ColumnTable
 
 
 Value: TypeAlias = str | int | float | None
 Positions: TypeAlias = npt.NDArray[np.intp]
 Operator: TypeAlias = Literal["=", "!=", "in", ">=", "<=", ">", "<", "contains", "has", "absent", "present"]
+
+
+ABSENT = 0  # the code of an absent text
 
 
 class QueryError(ValueError):
@@ -47,8 +49,8 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Rows for which all conditions hold and one of the searched texts contains `search`.
+class RowQuery:
+    """Rows that match all conditions and for which one of the searched texts contains `search`.
 
     Rows with equal values of `sort` are ordered by their identity, so that the order is total. `after` comes
     from the previous selection.
@@ -66,7 +68,7 @@ class Selection:
     """One page. Positions are valid until the next change of the store: use them before anything is awaited.
 
     `after` contains the sort values and the identity of the last row: the next page begins after them,
-    whatever has changed since. Rows whose values stay the same are neither repeated nor left out. None: this
+    whatever has changed since. Rows whose values stay the same are neither repeated nor skipped. None: this
     was the last page.
     """
 
@@ -80,7 +82,7 @@ TAKEN_AT = "taken_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """The columns of a row type, from the types of its fields."""
 
     row: str
@@ -96,10 +98,10 @@ class Layout:
             raise QueryError(f"{field!r} is not a field of a {self.row}; allowed: {', '.join(self.fields)}")
 
 
-def layout_of(row_type: type[Row]) -> Layout:
+def layout_of(row_type: type[Row]) -> RowLayout:
     kinds = {name: _kind(hint) for name, hint in get_type_hints(row_type).items() if not name.startswith("_")}
     fields = row_type.__struct_fields__
-    return Layout(
+    return RowLayout(
         row=row_type.__name__.removesuffix("Row").lower(),
         fields=fields,
         texts=tuple(name for name in fields if kinds[name] is str),
@@ -125,11 +127,11 @@ _SORTED_AT_ONCE = 4096
 _ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {">=": ge, "<=": le, ">": gt, "<": lt}
 
 
-def select(table: "Table[Any]", query: Query) -> Selection:
-    """Finds a page without sorting all rows: key by key, rows that surely belong to it are set aside, and
-    only those with equal keys at its end are compared by the next key."""
+def select(table: "ColumnTable[Any]", query: RowQuery) -> Selection:
+    """Finds a page without sorting all rows. Key by key, rows that certainly belong to the page are set
+    aside; only the rows with equal keys at its end are compared by the next key."""
     if query.limit < 1:
-        raise QueryError("a page has at least one row")
+        raise QueryError("the limit must be at least 1")
     keys = _keys(table, query.sort)
     found = matching(table, query)
     rest = found if query.after is None else _behind(found, keys, query.after)
@@ -139,32 +141,32 @@ def select(table: "Table[Any]", query: Query) -> Selection:
     return Selection(positions=page, total=len(found), after=after)
 
 
-def matching(table: "Table[Any]", query: Query) -> Positions:
+def matching(table: "ColumnTable[Any]", query: RowQuery) -> Positions:
     mask = table.live()
     for condition in query.where:
-        mask &= _holds(table, condition)
+        mask &= _matches(table, condition)
     if query.search:
         mask &= _found(table, query.search)
     return np.flatnonzero(mask)
 
 
-def _found(table: "Table[Any]", part: str) -> Mask:
+def _found(table: "ColumnTable[Any]", part: str) -> Mask:
     found: Mask | None = None
     for field in table.searched:
-        here = _holds(table, Condition(field, "contains", part))
+        here = _matches(table, Condition(field, "contains", part))
         found = here if found is None else found | here
     assert found is not None  # every row has texts
     return found
 
 
-def _holds(table: "Table[Any]", condition: Condition) -> Mask:
+def _matches(table: "ColumnTable[Any]", condition: Condition) -> Mask:
     table.layout.check(condition.field)
-    holds = _text_holds if table.is_text(condition.field) else _number_holds
-    mask: Mask = holds(table, condition)
+    matches = _text_matches if table.is_text(condition.field) else _number_matches
+    mask: Mask = matches(table, condition)
     return mask
 
 
-def _text_holds(table: "Table[Any]", condition: Condition) -> Any:
+def _text_matches(table: "ColumnTable[Any]", condition: Condition) -> Any:
     codes, texts = table.whole_column(condition.field), table.texts(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -188,7 +190,7 @@ def _any_of(codes: npt.NDArray[Any], sought: Sequence[int], end: int) -> Any:
     return meant[codes]
 
 
-def _number_holds(table: "Table[Any]", condition: Condition) -> Any:
+def _number_matches(table: "ColumnTable[Any]", condition: Condition) -> Any:
     column = table.whole_column(condition.field)
     op = condition.op
     if op in ("absent", "present"):
@@ -197,7 +199,7 @@ def _number_holds(table: "Table[Any]", condition: Condition) -> Any:
     if op in ("=", "!=", "in"):
         return np.isin(column, values) != (op == "!=")
     if op in ("contains", "has"):
-        raise QueryError(f"{condition.field} is a number: {op!r} is about texts")
+        raise QueryError(f"{condition.field} is a number; {op!r} applies to texts")
     return _ORDERINGS[op](column, values[0])  # of NaN, none is true
 
 
@@ -205,7 +207,7 @@ def _values(condition: Condition, kind: type[str] | type[float]) -> list[Any]:
     given, op = condition.value, condition.op
     several = isinstance(given, Sequence) and not isinstance(given, str)
     if several != (op == "in") and op != "has":
-        raise QueryError(f"{condition.field} {op}: takes {'a list of values' if op == 'in' else 'one value'}")
+        raise QueryError(f"{condition.field} {op}: needs {'a list of values' if op == 'in' else 'one value'}")
     values: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
     meant = str if kind is str else int | float
     for value in values:
@@ -216,10 +218,10 @@ def _values(condition: Condition, kind: type[str] | type[float]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
+class SortKey:
     """One column to sort by, as numbers that grow towards the end of the list; absence is infinite."""
 
-    table: "Table[Any]"
+    table: "ColumnTable[Any]"
     field: str
     descending: bool
 
@@ -241,7 +243,7 @@ class _Key:
             return np.inf
         text = self.table.is_text(self.field)
         if isinstance(value, str) != text:
-            raise QueryError(f"the place to go on from does not fit the order: {self.field} is {value!r}")
+            raise QueryError(f"the cursor does not match the sort order: {self.field} is {value!r}")
         place = self.table.texts(self.field).place(str(value)) if text else float(value)
         return -place if self.descending else place
 
@@ -249,20 +251,20 @@ class _Key:
         return self.table.value(self.field, position)
 
 
-def _keys(table: "Table[Any]", sort: Sequence[Sort]) -> list[_Key]:
-    keys: dict[str, _Key] = {}
+def _keys(table: "ColumnTable[Any]", sort: Sequence[Sort]) -> list[SortKey]:
+    keys: dict[str, SortKey] = {}
     for by in (*sort, *(Sort(field) for field in table.identity)):
         table.layout.check(by.field)
         field, descending = by.field, by.descending
-        if field == AGE:  # ages move, the time of reading does not: a place in a list must stay one
+        if field == AGE:  # ages change and times of readings do not, so positions in a list stay valid
             field, descending = TAKEN_AT, not descending
-        keys.setdefault(field, _Key(table, field, descending))
+        keys.setdefault(field, SortKey(table, field, descending))
     return list(keys.values())
 
 
-def _behind(positions: Positions, keys: Sequence[_Key], after: Sequence[Value]) -> Positions:
+def _behind(positions: Positions, keys: Sequence[SortKey], after: Sequence[Value]) -> Positions:
     if len(after) != len(keys):
-        raise QueryError(f"the place to go on from has {len(after)} values, the order {len(keys)}")
+        raise QueryError(f"the cursor has {len(after)} values, the sort order {len(keys)}")
     behind = []
     for key, value in zip(keys, after, strict=True):
         values, place = key(positions), key.place(value)
@@ -271,7 +273,7 @@ def _behind(positions: Positions, keys: Sequence[_Key], after: Sequence[Value]) 
     return np.concatenate(behind)
 
 
-def _first(positions: Positions, keys: Sequence[_Key], limit: int) -> Positions:
+def _first(positions: Positions, keys: Sequence[SortKey], limit: int) -> Positions:
     sure, wanted = [], limit
     for key in keys:
         if len(positions) <= max(wanted, _SORTED_AT_ONCE):

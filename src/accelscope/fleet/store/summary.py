@@ -1,8 +1,8 @@
 """Sums over the fleet, whole or by cluster, vendor, model, namespace, node or health.
 
-Devices of stale nodes count with their last values; `devices_stale` is their number. Counts and sums of
-nothing are 0, averages of nothing are null, and absent values are left out; a sum over devices that all lack
-the value is null.
+Devices of stale nodes count with their last values; `devices_stale` is their number. Without devices, counts
+and sums are 0 and averages are null. Absent values are omitted; a sum over devices that all lack the value is
+null.
 
 By namespace, a device of pods of two namespaces counts in both. Utilisation, used memory, processes,
 allocated and idle are those of the namespace; the other values are those of the whole devices. For several
@@ -22,8 +22,8 @@ from msgspec import Meta, Struct
 
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import STALE, UNHEALTHY
-from accelscope.fleet.store.query import Condition, Positions, Query, QueryError
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.query import Condition, Positions, QueryError, RowQuery
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import IDLE_SECONDS
 
 Numbers = npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class Groups:
         return np.bincount(self.of if where is None else self.of[where], minlength=self.count)
 
     def sums(self, values: Values) -> Values:
-        """Of what is present; 0 where nothing is."""
+        """Sums of the present values; 0 without any."""
         absent = np.isnan(values)
         some = np.where(absent, 0.0, values) if absent.any() else values
         if self.count == 1:
@@ -57,20 +57,20 @@ class Groups:
         return self.rows(~np.isnan(values))
 
     def maxima(self, values: Values) -> Values:
-        """NaN where nothing is present."""
+        """NaN if no value is present."""
         found = np.full(self.count, -np.inf)
         np.maximum.at(found, self.of, np.where(np.isnan(values), -np.inf, values))
         found[np.isinf(found)] = np.nan
         return found
 
-    def distinct(self, runs: Numbers) -> Numbers:
-        """How many different runs there are in each group. Runs are numbered in the order of the rows, so
-        that there is mostly nothing to sort."""
+    def distinct(self, run_numbers: Numbers) -> Numbers:
+        """The number of different runs in each group. Runs are numbered in the order of the rows, so that
+        sorting is rarely necessary."""
         if self.count == 1:
-            return np.array([runs[-1] + 1 if len(runs) else 0])
-        pairs = runs * self.count + self.of
+            return np.array([run_numbers[-1] + 1 if len(run_numbers) else 0])
+        pairs = run_numbers * self.count + self.of
         if len(pairs) and np.any(pairs[1:] < pairs[:-1]):
-            if (last := int(runs[-1]) + 1) * self.count <= _DENSE_LIMIT:
+            if (last := int(run_numbers[-1]) + 1) * self.count <= _DENSE_LIMIT:
                 there = np.zeros(last * self.count, np.bool_)
                 there[pairs] = True
                 sums: Numbers = np.count_nonzero(there.reshape(last, self.count), axis=0)
@@ -79,9 +79,12 @@ class Groups:
         return np.bincount(pairs[_firsts(pairs)] % self.count, minlength=self.count)
 
 
-def grouped(columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int) -> tuple[Groups, Numbers]:
-    """Rows that are alike in all columns are a group; also the columns' values of each group, by column.
-    Values are from 0 to below the column's size. Without columns, all rows are one group."""
+def group_rows(
+    columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int
+) -> tuple[Groups, Numbers]:
+    """Groups rows with equal values in all columns. Returns the groups, and the values of each group by
+    column. Values are at least 0 and below the size of their column. Without columns, all rows are one
+    group."""
     keys = np.zeros(rows, np.int64)
     combinations = 1
     for column, size in zip(columns, sizes, strict=True):
@@ -108,8 +111,8 @@ def grouped(columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], rows: int
     return Groups(of, values.shape[1]), values
 
 
-def runs(*columns: npt.NDArray[Any]) -> Numbers:
-    """Numbers that grow by one wherever a row differs from the one before."""
+def number_runs(*columns: npt.NDArray[Any]) -> Numbers:
+    """Numbers the runs of equal rows: the number increases where a row differs from the previous one."""
     first = np.zeros(len(columns[0]), np.bool_)
     for column in columns:
         first |= _firsts(column)
@@ -124,50 +127,62 @@ def _firsts(values: npt.NDArray[Any]) -> Mask:
 
 GroupField: TypeAlias = Literal["cluster", "vendor", "model", "namespace", "node", "health"]
 GROUP_FIELDS: tuple[str, ...] = get_args(GroupField)
-SHARE_DIGITS = 3  # of a device: an answer has no more, so that sums of thirds are whole
+SHARE_DIGITS = 3  # decimals of device shares in responses, so that three thirds are 1
 _NAMESPACE = "namespace"
-_MOST_WHOLE = 2.0**62  # of a sum: what an answer can say
+_MOST_WHOLE = 2.0**62  # upper bound of sums, so that they fit an integer
 
 
 GroupKey = Annotated[
-    str | None, Meta(description="where rows are grouped by it; null: they are not, or it is not known")
+    str | None, Meta(description="value of the group; null: not grouped by this field, or unknown")
 ]
 
 
 class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
-    cluster: Annotated[str | None, Meta(description="where rows are by cluster; null: they are not")] = None
+    cluster: Annotated[str | None, Meta(description="id of the cluster; null: not grouped by cluster")] = None
     vendor: GroupKey = None
     model: GroupKey = None
     namespace: GroupKey = None
     node: GroupKey = None
     health: GroupKey = None
-    nodes: Annotated[int, Meta(description="nodes of its devices")]
+    nodes: Annotated[int, Meta(description="number of nodes with these devices")]
     devices: int
     devices_lost: int
-    devices_unhealthy: Annotated[int, Meta(description="warning, critical or lost")]
-    devices_stale: Annotated[int, Meta(description="counted with their last values")]
-    devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")] = 0
-    devices_allocated: Annotated[int, Meta(description="held by some container, whole or in part")]
+    devices_unhealthy: Annotated[
+        int, Meta(description="number of devices whose health is warning, critical or lost")
+    ]
+    devices_stale: Annotated[
+        int,
+        Meta(description="number of devices whose last reading is old; they count with their last values"),
+    ]
+    devices_simulated: Annotated[int, Meta(description="number of devices of simulated clusters")] = 0
+    devices_allocated: Annotated[
+        int, Meta(description="number of devices that are allocated to a container, whole or in part")
+    ]
     devices_idle: Annotated[
         float,
-        Meta(description="sum of the shares of devices that are held and were not used for an hour or more"),
+        Meta(
+            description="allocated devices that were not used for an hour or more, as a sum of device shares"
+        ),
     ]
-    memory_total_bytes: Annotated[int | None, Meta(description="null: none of its devices tells")]
+    memory_total_bytes: Annotated[int | None, Meta(description="sum; null: no device reports it")]
     memory_used_bytes: Annotated[
-        int | None, Meta(description="bytes, of the devices of which it is known; null: of none")
+        int | None, Meta(description="sum over devices that report it; null: no device does")
     ]
     memory_used_ratio: Annotated[
-        float | None, Meta(description="used of total, over devices that report both; null: none does")
+        float | None,
+        Meta(
+            description="used memory divided by total memory, over devices that report both; null: none does"
+        ),
     ]
-    utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: not known")]
+    utilization_ratio: Annotated[float | None, Meta(description="mean, 0 to 1; null: unknown")]
     temperature_celsius: Annotated[float | None, Meta(description="mean")]
     temperature_max_celsius: float | None
     power_watts: Annotated[float | None, Meta(description="sum over devices that report it")]
     power_limit_watts: Annotated[
-        float | None, Meta(description="sum of the limits, over devices that report both power and limit")
+        float | None, Meta(description="sum of the limits over devices that report both power and limit")
     ]
     power_limit_ratio: Annotated[
-        float | None, Meta(description="power of limit, over the devices in `power_limit_watts`")
+        float | None, Meta(description="power divided by limit, over the devices in `power_limit_watts`")
     ]
     pods: int
     containers: int
@@ -175,8 +190,8 @@ class SummaryRow(Struct, frozen=True, kw_only=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
-    """What is a device's, or some namespaces' on a device: one row for each of `Groups.of`."""
+class UsageColumns:
+    """Usage of whole devices, or of the selected namespaces on each device: one row for each item."""
 
     allocated: npt.NDArray[np.bool_]
     memory_used_bytes: Values
@@ -195,15 +210,15 @@ def summarize(
     *,
     idle_after_seconds: float = IDLE_SECONDS,
 ) -> list[SummaryRow]:
-    """`where` is about devices, and about `namespace`. One row for each group that there is, in the order of
-    its keys; without `group_by`, one row for all, also of nothing."""
+    """`where` selects devices and namespaces. Returns one row per group, in the order of its keys; without
+    `group_by` one row for all, even if there are no devices."""
     return _summaries(store, where, [group_by], idle_after_seconds, SummaryRow)[0]
 
 
 def summarize_whole_and_groups(
     store: FleetStore, where: Sequence[Condition] = (), group_by: Sequence[str] = ()
 ) -> tuple[SummaryRow, list[SummaryRow]]:
-    """Both in little more than the time of one; no groups where there is nothing to group by."""
+    """Takes little longer than one of them. Without `group_by` there are no groups."""
     [whole], *groups = _summaries(
         store, where, [(), group_by] if group_by else [()], IDLE_SECONDS, SummaryRow
     )
@@ -219,14 +234,14 @@ def _summaries(
 ) -> list[list[R]]:
     of_pods = tuple(condition for condition in where if condition.field == _NAMESPACE)
     of_devices = tuple(condition for condition in where if condition.field != _NAMESPACE)
-    devices = store.devices.matching(Query(where=of_devices))
+    devices = store.devices.matching(RowQuery(where=of_devices))
     pods, linked = _pods_on(store, devices, of_pods)
-    whole: _Subject | None = None
+    whole: SummaryColumns | None = None
     found = []
     for group_by in groupings:
         for field in group_by:
             if field not in GROUP_FIELDS:
-                raise QueryError(f"{field!r} is nothing to group by: there are {', '.join(GROUP_FIELDS)}")
+                raise QueryError(f"cannot group by {field!r}; allowed: {', '.join(GROUP_FIELDS)}")
         if of_pods or _NAMESPACE in group_by:
             found.append(
                 _of_namespaces(
@@ -235,9 +250,9 @@ def _summaries(
             )
             continue
         if whole is None:
-            own = _own_of_devices(store, devices)
-            whole = _Subject(store, devices, own, pods, idle_after_seconds)
-        groups, keys = grouped(*_keys(store, devices, None, group_by), len(devices))
+            usage = _usage_of_devices(store, devices)
+            whole = SummaryColumns(store, devices, usage, pods, idle_after_seconds)
+        groups, keys = group_rows(*_keys(store, devices, None, group_by), len(devices))
         group_of = np.zeros(len(store.devices.whole_column("id")), np.int64)
         group_of[devices] = groups.of
         words = _words(store, group_by, keys)
@@ -254,18 +269,18 @@ def _of_namespaces(
     idle_after_seconds: float,
     row_type: type[R],
 ) -> list[R]:
-    """Items are devices, and by namespace each of its devices."""
+    """Items are devices; grouped by namespace, they are pairs of namespace and device."""
     columns: list[npt.NDArray[Any]] = [linked]
     sizes = [max(len(store.devices.whole_column("id")), 1)]
     if _NAMESPACE in group_by:
         columns.append(store.pods.column(_NAMESPACE, pods))
         sizes.append(len(store.pods.texts(_NAMESPACE)))
-    items, (held, *spaces) = grouped(columns, sizes, len(pods))
-    devices = held.astype(np.intp)
+    items, (device_positions, *spaces) = group_rows(columns, sizes, len(pods))
+    devices = device_positions.astype(np.intp)
     by, by_sizes = _keys(store, devices, spaces[0] if spaces else None, group_by)
-    groups, keys = grouped(by, by_sizes, len(devices))
-    own = _own_of_namespaces(store.pods, pods, items)
-    subject = _Subject(store, devices, own, pods, idle_after_seconds)
+    groups, keys = group_rows(by, by_sizes, len(devices))
+    usage = _usage_of_namespaces(store.pods, pods, items)
+    subject = SummaryColumns(store, devices, usage, pods, idle_after_seconds)
     pod_groups = Groups(groups.of[items.of], groups.count)
     return _rows(row_type, subject, groups, _words(store, group_by, keys), pod_groups)
 
@@ -273,8 +288,8 @@ def _of_namespaces(
 def _pods_on(
     store: FleetStore, devices: Positions, where: tuple[Condition, ...]
 ) -> tuple[Positions, Positions]:
-    """Positions of the pods' rows on these devices, and of the device of each."""
-    pods = store.pods.matching(Query(where=where))
+    """Positions of the rows of pods on these devices, and the position of the device of each."""
+    pods = store.pods.matching(RowQuery(where=where))
     linked = store.pods.linked(pods, store.devices)
     meant = np.zeros(len(store.devices.whole_column("id")) + 1, np.bool_)  # the last one is NOWHERE's
     meant[devices] = True
@@ -285,7 +300,7 @@ def _pods_on(
 def _keys(
     store: FleetStore, devices: Positions, spaces: Numbers | None, group_by: Sequence[str]
 ) -> tuple[list[npt.NDArray[Any]], list[int]]:
-    """Ranks of what is grouped by, so that groups come in the order of their texts; what is absent, last."""
+    """Ranks of the fields to group by, so that groups are ordered by their texts, with absent ones last."""
     columns, sizes = [], []
     for field in group_by:
         texts = _table_of(store, field).texts(field)
@@ -297,7 +312,7 @@ def _keys(
 
 
 def _words(store: FleetStore, group_by: Sequence[str], keys: Numbers) -> dict[str, list[str | None]]:
-    """What each group is: by field, the texts of its ranks."""
+    """The key of each group: the texts of its ranks, by field."""
     words = {}
     for field, ranks in zip(group_by, keys, strict=True):
         in_order = [*_table_of(store, field).texts(field).sorted_texts(), None]
@@ -305,13 +320,13 @@ def _words(store: FleetStore, group_by: Sequence[str], keys: Numbers) -> dict[st
     return words
 
 
-def _table_of(store: FleetStore, field: str) -> Table[Any]:
+def _table_of(store: FleetStore, field: str) -> ColumnTable[Any]:
     return store.pods if field == _NAMESPACE else store.devices
 
 
-def _own_of_devices(store: FleetStore, devices: Positions) -> _Own:
+def _usage_of_devices(store: FleetStore, devices: Positions) -> UsageColumns:
     column = store.devices.column
-    return _Own(
+    return UsageColumns(
         allocated=column("allocated", devices) > 0,
         memory_used_bytes=column("memory_used_bytes", devices),
         utilization_ratio=column("utilization_ratio", devices),
@@ -320,38 +335,38 @@ def _own_of_devices(store: FleetStore, devices: Positions) -> _Own:
     )
 
 
-def _own_of_namespaces(table: Table[Any], pods: Positions, items: Groups) -> _Own:
-    holders = items.rows(table.column("allocated", pods) > 0)
+def _usage_of_namespaces(table: ColumnTable[Any], pods: Positions, items: Groups) -> UsageColumns:
+    allocations = items.rows(table.column("allocated", pods) > 0)
 
-    def own(field: str) -> Values:
+    def usage(field: str) -> Values:
         values = table.column(field, pods)
         return np.where(items.present(values) > 0, items.sums(values), np.nan)
 
-    return _Own(
-        allocated=holders > 0,
-        memory_used_bytes=own("memory_used_bytes"),
-        utilization_ratio=own("utilization_ratio"),
-        energy_joules=own("energy_joules"),
-        processes=own("processes"),
+    return UsageColumns(
+        allocated=allocations > 0,
+        memory_used_bytes=usage("memory_used_bytes"),
+        utilization_ratio=usage("utilization_ratio"),
+        energy_joules=usage("energy_joules"),
+        processes=usage("processes"),
     )
 
 
-def idle_shares(table: Table[Any], pods: Positions, idle_after_seconds: float) -> Values:
-    """By row: what it holds of its device and has not used for so long; 0 where it used it, or where that is
-    not known."""
+def idle_shares(table: ColumnTable[Any], pods: Positions, idle_after_seconds: float) -> Values:
+    """By row: the share of the device that is allocated to the container and was idle for at least
+    `idle_after_seconds`; 0 if it was used, or if that is unknown."""
     is_idle = table.column("idle_seconds", pods) >= idle_after_seconds
     shares: Values = np.where(is_idle, np.nan_to_num(table.column("device_share_ratio", pods)), 0.0)
     return shares
 
 
-class _Subject:
-    """What is summed, looked up once for all groupings of it."""
+class SummaryColumns:
+    """The columns that are summed, looked up once for all groupings."""
 
     def __init__(
         self,
         store: FleetStore,
         devices: Positions,
-        own: _Own,
+        usage: UsageColumns,
         pods: Positions,
         idle_after_seconds: float,
     ) -> None:
@@ -361,8 +376,8 @@ class _Subject:
             codes = [code for word in words if (code := table.texts(field).code(word))]
             return np.isin(column(field, devices), codes)
 
-        self.own = own
-        self.nodes = runs(table.nodes(devices))
+        self.usage = usage
+        self.nodes = number_runs(table.nodes(devices))
         self.lost = is_one_of("health", ["lost"])
         self.unhealthy = is_one_of("health", UNHEALTHY)
         self.stale = is_one_of("state", [STALE])
@@ -372,21 +387,21 @@ class _Subject:
         self.power_watts = column("power_watts", devices)
         self.power_limit_watts = column("power_limit_watts", devices)
         of_pod = [store.pods.column(name, pods) for name in ("cluster", "node", "namespace", "pod")]
-        self.pods = runs(*of_pod)
+        self.pods = number_runs(*of_pod)
         self.idle_shares = idle_shares(store.pods, pods, idle_after_seconds)
-        self.containers = runs(self.pods, store.pods.column("container", pods))
+        self.containers = number_runs(self.pods, store.pods.column("container", pods))
 
 
 def _rows(
     row_type: type[R],
-    subject: _Subject,
+    subject: SummaryColumns,
     groups: Groups,
     words: dict[str, list[str | None]],
     pod_groups: Groups,
 ) -> list[R]:
-    own, heat = subject.own, subject.temperature_celsius
+    usage, temperature = subject.usage, subject.temperature_celsius
     power, limits = _where_both(subject.power_watts, subject.power_limit_watts)
-    used, total = _where_both(own.memory_used_bytes, subject.memory_total_bytes)
+    used, total = _where_both(usage.memory_used_bytes, subject.memory_total_bytes)
     columns: dict[str, list[Any]] = {
         **words,
         "nodes": groups.distinct(subject.nodes).tolist(),
@@ -395,21 +410,21 @@ def _rows(
         "devices_unhealthy": groups.rows(subject.unhealthy).tolist(),
         "devices_stale": groups.rows(subject.stale).tolist(),
         "devices_simulated": groups.rows(subject.simulated).tolist(),
-        "devices_allocated": groups.rows(own.allocated).tolist(),
+        "devices_allocated": groups.rows(usage.allocated).tolist(),
         "devices_idle": np.round(pod_groups.sums(subject.idle_shares), SHARE_DIGITS).tolist(),
-        "memory_total_bytes": _whole_or_none(_told(groups, subject.memory_total_bytes)),
-        "memory_used_bytes": _whole_or_none(_told(groups, own.memory_used_bytes)),
+        "memory_total_bytes": _whole_or_none(_reported_sums(groups, subject.memory_total_bytes)),
+        "memory_used_bytes": _whole_or_none(_reported_sums(groups, usage.memory_used_bytes)),
         "memory_used_ratio": _ratios(groups, used, total),
-        "utilization_ratio": _means(groups, own.utilization_ratio),
-        "temperature_celsius": _means(groups, heat),
-        "temperature_max_celsius": _or_none(groups.maxima(heat)),
-        "power_watts": _or_none(_told(groups, subject.power_watts)),
-        "power_limit_watts": _or_none(_told(groups, limits)),
+        "utilization_ratio": _means(groups, usage.utilization_ratio),
+        "temperature_celsius": _means(groups, temperature),
+        "temperature_max_celsius": _or_none(groups.maxima(temperature)),
+        "power_watts": _or_none(_reported_sums(groups, subject.power_watts)),
+        "power_limit_watts": _or_none(_reported_sums(groups, limits)),
         "power_limit_ratio": _ratios(groups, power, limits),
-        "energy_joules": _or_none(_told(groups, own.energy_joules)),
+        "energy_joules": _or_none(_reported_sums(groups, usage.energy_joules)),
         "pods": pod_groups.distinct(subject.pods).tolist(),
         "containers": pod_groups.distinct(subject.containers).tolist(),
-        "processes": _whole(groups.sums(own.processes)),
+        "processes": _whole(groups.sums(usage.processes)),
     }
     names = [name for name in row_type.__struct_fields__ if name in columns]
     in_order = zip(*(columns[name] for name in names), strict=True)
@@ -417,21 +432,21 @@ def _rows(
 
 
 def _where_both(some: Values, others: Values) -> tuple[Values, Values]:
-    """Without those of which only one is known: sums of both are then over the same devices."""
+    """Replaces values by NaN where the other one is absent, so that both sums are over the same devices."""
     lacking = np.isnan(some) | np.isnan(others)
     return np.where(lacking, np.nan, some), np.where(lacking, np.nan, others)
 
 
 def _ratios(groups: Groups, parts: Values, wholes: Values) -> list[float | None]:
-    """Of sums; of nothing, or where the whole is 0, none."""
+    """Ratios of sums; None if the whole is 0."""
     whole = groups.sums(wholes)
     return _or_none(np.where(whole > 0, groups.sums(parts) / np.where(whole > 0, whole, 1.0), np.nan))
 
 
-def _told(groups: Groups, values: Values) -> Values:
-    """Sums; of devices of which none tells, nothing."""
-    nobody = (groups.present(values) == 0) & (groups.rows() > 0)
-    return np.where(nobody, np.nan, groups.sums(values))
+def _reported_sums(groups: Groups, values: Values) -> Values:
+    """Sums; NaN for a group with devices of which none reports the value."""
+    unreported = (groups.present(values) == 0) & (groups.rows() > 0)
+    return np.where(unreported, np.nan, groups.sums(values))
 
 
 def _whole_or_none(values: Values) -> list[int | None]:
@@ -453,21 +468,23 @@ def _or_none(values: Values) -> list[float | None]:
 
 
 class NamespaceRow(Struct, frozen=True, kw_only=True, gc=False):
-    """What a namespace holds and uses in a cluster."""
+    """The allocated and used devices of a namespace in a cluster."""
 
     cluster: str
     namespace: str
     nodes: int
     pods: int
     containers: int
-    devices: Annotated[int, Meta(description="that its pods hold or use")]
+    devices: Annotated[
+        int, Meta(description="number of devices that are allocated to its pods or used by them")
+    ]
     devices_allocated: int
     devices_idle: float
     devices_stale: int
-    devices_simulated: Annotated[int, Meta(description="of clusters that are simulated")]
-    memory_used_bytes: Annotated[int | None, Meta(description="null: not known of any of its devices")]
+    devices_simulated: Annotated[int, Meta(description="number of devices of simulated clusters")]
+    memory_used_bytes: Annotated[int | None, Meta(description="sum; null: no device reports it")]
     utilization_ratio: float | None
-    energy_joules: Annotated[float | None, Meta(description="null: not known of any of its devices")]
+    energy_joules: Annotated[float | None, Meta(description="sum; null: no device reports it")]
     processes: int
 
 

@@ -2,13 +2,13 @@
 
 The rows of a node are one block: contiguous, with some room to grow. A block that outgrows its room moves to
 the end and leaves a hole; `settle` closes holes a little at a time. Numbers are float64 with NaN for absence
-(bytes and counts are exact up to 2**53), texts are codes of their column's `Texts`.
+(bytes and counts are exact up to 2**53), texts are codes of their column's `TextDictionary`.
 
 Everything runs in the event loop: a query sees one state, and positions are valid until the next change.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -19,8 +19,233 @@ from msgspec import Struct
 
 from accelscope.fleet.rows import Row
 from accelscope.fleet.store import query as selecting
-from accelscope.fleet.store.query import AGE, TAKEN_AT, Layout, Positions, Query, Selection, Value, layout_of
-from accelscope.fleet.store.texts import Texts
+from accelscope.fleet.store.query import (
+    ABSENT,
+    AGE,
+    TAKEN_AT,
+    Positions,
+    RowLayout,
+    RowQuery,
+    Selection,
+    Value,
+    layout_of,
+)
+
+# --- Texts of a column --------------------------------------------------------
+
+Codes = npt.NDArray[np.int32]
+Ranks = npt.NDArray[np.float64]
+Found = npt.NDArray[np.bool_]
+Sorted = npt.NDArray[np.object_]
+
+
+_MERGED_AT_LEAST = 256
+_MERGED_AT_ONCE = 2048  # takes a few milliseconds
+_STOPS_LIMIT = 2000
+_BETWEEN = "\0"
+_RECLAIMED_AT_LEAST = 1024
+_RECLAIMED_AT_MOST = 8192
+# By size as well as by number: a thousand unused long texts are megabytes.
+_RECLAIMED_BYTES = 3 << 18
+# Upper bounds for each character. ASCII: the text, its lower-case copy, and the copy that is searched.
+# Others: 4 for the text, and 4 for its UTF-8, which Python caches when the text is encoded. The lower-case
+# copy takes 4, or 8 for a character that becomes two (which has 2 in UTF-8).
+_ASCII_BYTES = 3
+_OTHER_BYTES = 14
+
+
+def interned_bytes(text: str) -> int:
+    """An upper bound for the memory of the characters of a stored text."""
+    return len(text) * (_ASCII_BYTES if text.isascii() else _OTHER_BYTES)
+
+
+class TextDictionary:
+    """Interned texts of one column: each text is stored once, and rows contain its code.
+
+    The code of an unused text is freed, so that short-lived names such as those of pods do not fill the
+    memory. The order of texts is updated incrementally, because sorting a hundred thousand of them takes too
+    long for a query. `in_order`: every response is sorted by this column, so new texts are put in order at
+    once.
+    """
+
+    def __init__(self, *, in_order: bool = False) -> None:
+        self._codes: dict[str | None, int] = {None: ABSENT}
+        self._texts: list[str | None] = [None]
+        self._lowered: list[str] = [""]
+        self._references: list[int] = [1]  # number of rows by code; the code of absence is never freed
+        self._unused: list[int] = []  # codes whose last row was removed; some may be in use again
+        self._unused_bytes = 0
+        self._free: list[int] = []
+        self._in_order = in_order
+        # An array, because the garbage collector visits each item of a new list.
+        self._sorted: Sorted = np.empty(0, np.object_)
+        self._order: Codes = np.empty(0, np.int32)  # codes of `_sorted`
+        self._unsorted: list[int] = []
+        self._ranks: Ranks | None = None
+        self._joined: str | None = None  # the lower-case ASCII texts, for searches
+        self._non_ascii: list[int] = []  # codes of the others, whose characters would widen the joined text
+        self._searched: tuple[str, Found] | None = None  # the last search: its next page searches the same
+
+    def __len__(self) -> int:
+        """Codes in use are below this."""
+        return len(self._texts)
+
+    def code(self, text: str | None) -> int | None:
+        return self._codes.get(text)
+
+    @property
+    def texts(self) -> Sequence[str | None]:
+        """By code."""
+        return self._texts
+
+    def encode(self, values: Sequence[str | None]) -> list[int]:
+        """Codes of `values`. The caller must `retain` them before it calls anything else."""
+        codes = self._codes
+        try:
+            return [codes[value] for value in values]
+        except KeyError:
+            return [code if (code := codes.get(value)) is not None else self._add(value) for value in values]
+
+    def retain(self, codes: Iterable[int]) -> None:
+        references = self._references
+        for code in codes:
+            references[code] += 1
+
+    def release(self, codes: Iterable[int]) -> None:
+        references = self._references
+        for code in codes:
+            references[code] -= 1
+            if not references[code]:
+                self._unused.append(code)
+                self._unused_bytes += interned_bytes(self._texts[code] or "")
+
+    def settle(self) -> None:
+        """Called after a change: frees unused codes and sorts new texts in small portions."""
+        bound = min(_RECLAIMED_AT_MOST, max(_RECLAIMED_AT_LEAST, len(self._texts) // 4))
+        if len(self._unused) >= bound or self._unused_bytes >= _RECLAIMED_BYTES:
+            self._reclaim()
+        if self._in_order and len(self._unsorted) >= _MERGED_AT_ONCE:
+            self.sort_some()
+
+    def sort_some(self) -> bool:
+        """Sorts some of the new texts, so that the next query need not sort all of them. False: they are too
+        few to matter."""
+        if len(self._unsorted) < _MERGED_AT_LEAST:
+            return False
+        self._merge(_MERGED_AT_ONCE)
+        return True
+
+    def containing(self, part: str) -> Found:
+        """By code: whether the text contains `part`, ignoring case."""
+        sought = part.lower()
+        if self._searched is None or self._searched[0] != sought:
+            self._searched = sought, self._search(sought)
+        return self._searched[1]
+
+    def _search(self, sought: str) -> Found:
+        """Searches all texts joined into one, which is several times faster than one by one, unless there are
+        many matches."""
+        found = np.zeros(len(self._texts), np.bool_)
+        if not sought or _BETWEEN in sought:
+            return found
+        if self._joined is None:
+            self._non_ascii = [code for code, text in enumerate(self._lowered) if not text.isascii()]
+            self._joined = _BETWEEN.join([text if text.isascii() else "" for text in self._lowered])
+        joined, places = self._joined, []
+        place = joined.find(sought)
+        while place >= 0:
+            places.append(place)
+            if len(places) > _STOPS_LIMIT:
+                return np.array([sought in text for text in self._lowered], np.bool_)
+            place = joined.find(sought, place + 1)
+        if places:
+            lengths = np.fromiter(map(len, self._lowered), np.int64, len(self._lowered))
+            lengths[self._non_ascii] = 0
+            ends = np.cumsum(lengths + len(_BETWEEN))
+            found[np.searchsorted(ends, places, side="right")] = True
+        for code in self._non_ascii:
+            found[code] = sought in self._lowered[code]
+        return found
+
+    def listing(self, words: frozenset[str]) -> Found:
+        """By code: whether one of the comma-separated words of the text is in `words`."""
+        return np.array([text is not None and not words.isdisjoint(text.split(",")) for text in self._texts])
+
+    def ranks(self) -> Ranks:
+        """By code: the rank of the text; infinite for absence."""
+        if self._unsorted:
+            self._merge(len(self._unsorted))
+        if self._ranks is None:
+            self._ranks = np.full(len(self._texts), np.inf)
+            self._ranks[self._order] = np.arange(len(self._order))
+        return self._ranks
+
+    def sorted_texts(self) -> Sorted:
+        """By rank."""
+        self.ranks()
+        return self._sorted
+
+    def place(self, text: str | None) -> float:
+        """The rank of a text; of a text that was removed, a rank between its neighbours."""
+        if text is None:
+            return np.inf
+        in_order = self.sorted_texts()
+        place = int(np.searchsorted(in_order, np.array([text], np.object_))[0])
+        there = place < len(in_order) and in_order[place] == text
+        return float(place) if there else place - 0.5
+
+    def _add(self, text: str | None) -> int:
+        assert text is not None
+        code = self._codes.get(text)  # it occurs twice in the same values
+        if code is not None:
+            return code
+        lowered = text.lower()
+        if lowered == text:
+            lowered = text  # one object instead of two
+        if self._free:
+            code = self._free.pop()
+            self._texts[code] = text
+            self._lowered[code] = lowered
+        else:
+            code = len(self._texts)
+            self._texts.append(text)
+            self._lowered.append(lowered)
+            self._references.append(0)
+        self._codes[text] = code
+        self._unsorted.append(code)
+        self._ranks = self._joined = self._searched = None
+        return code
+
+    def _merge(self, at_most: int) -> None:
+        added = self._unsorted[-at_most:]
+        del self._unsorted[-at_most:]
+        by_code: list[Any] = self._texts
+        added.sort(key=by_code.__getitem__)
+        texts = np.array([by_code[code] for code in added], np.object_)
+        places = np.searchsorted(self._sorted, texts)
+        self._sorted = np.insert(self._sorted, places, texts)
+        self._order = np.insert(self._order, places, added)
+        self._ranks = None
+
+    def _reclaim(self) -> None:
+        gone = {code for code in self._unused if not self._references[code]}
+        self._unused = []
+        self._unused_bytes = 0
+        for code in gone:
+            del self._codes[self._texts[code]]
+            self._texts[code] = None
+            self._lowered[code] = ""
+        stays = np.ones(len(self._texts), np.bool_)
+        stays[list(gone)] = False
+        in_order = stays[self._order]
+        self._order = self._order[in_order]
+        self._sorted = self._sorted[in_order]
+        self._unsorted = [code for code in self._unsorted if code not in gone]
+        self._free.extend(gone)
+        self._ranks = self._joined = self._searched = None
+
+
+# --- Tables -------------------------------------------------------------------
 
 
 class NodeNumbers:
@@ -39,7 +264,7 @@ class NodeNumbers:
             self._numbers[key] = number
         return number
 
-    def take_back(self, cluster: str, node: str) -> None:
+    def release(self, cluster: str, node: str) -> None:
         self._free.append(self._numbers.pop((cluster, node)))
 
 
@@ -48,7 +273,7 @@ R = TypeVar("R", bound=Row)
 NOWHERE = -1
 
 _LEAST_ROWS = 1024
-_BEYOND_WHOLE = 2.0**63  # no whole number of an answer
+_BEYOND_WHOLE = 2.0**63  # larger values do not fit an integer of the response
 _HOLES_AT_LEAST = 4096
 _ROWS_MOVED_AT_ONCE = 20_000
 
@@ -59,9 +284,9 @@ class _Block(Struct, gc=False):
     capacity: int
 
 
-class Table(Generic[R]):
-    """`identity` is the unique key of rows; it begins with cluster and node. `unsearched` texts are left out
-    of searches."""
+class ColumnTable(Generic[R]):
+    """`identity` is the unique key of rows; it begins with cluster and node. Searches ignore the
+    texts in `unsearched`."""
 
     def __init__(
         self,
@@ -72,7 +297,7 @@ class Table(Generic[R]):
         numbers: NodeNumbers | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.layout: Layout = layout_of(row_type)
+        self.layout: RowLayout = layout_of(row_type)
         self.identity = identity
         self.searched = tuple(name for name in self.layout.texts if name not in unsearched)
         self.clock = clock
@@ -82,7 +307,7 @@ class Table(Generic[R]):
         self._values: Callable[[R], tuple[Any, ...]] = attrgetter(*layout.texts, *layout.numbers)
         self._text_rows = {name: place for place, name in enumerate(layout.texts)}
         self._number_rows = {name: place for place, name in enumerate(layout.numbers)}
-        self._texts = [Texts(in_order=name in identity) for name in layout.texts]
+        self._texts = [TextDictionary(in_order=name in identity) for name in layout.texts]
         self._blocks: dict[int, _Block] = {}
         self._end = 0
         self._taken = 0  # rows of all blocks, also of hidden ones
@@ -92,18 +317,18 @@ class Table(Generic[R]):
         self._nodes = np.zeros(_LEAST_ROWS, np.int32)
         self._links = np.zeros(_LEAST_ROWS, np.int32)
         self._starts = np.full(_LEAST_ROWS, NOWHERE, np.int64)  # of blocks, by node
-        self._moving: _Moving | None = None
+        self._compaction: Compaction | None = None
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._live[: self._end]))
 
-    # Questions
+    # Queries
 
-    def select(self, query: Query) -> Selection:
+    def select(self, query: RowQuery) -> Selection:
         return selecting.select(self, query)
 
-    def matching(self, query: Query) -> Positions:
-        """Where conditions and search hold: all of them, in no order."""
+    def matching(self, query: RowQuery) -> Positions:
+        """Positions of all rows that match the conditions and the search, in no order."""
         return selecting.matching(self, query)
 
     def positions(self) -> Positions:
@@ -131,7 +356,7 @@ class Table(Generic[R]):
         self.layout.check(name)
         return self._numbers[self._number_rows[name], : self._end]
 
-    def texts(self, name: str) -> Texts:
+    def texts(self, name: str) -> TextDictionary:
         self.layout.check(name)
         return self._texts[self._text_rows[name]]
 
@@ -177,7 +402,7 @@ class Table(Generic[R]):
         return [None if gap else value for value, gap in zip(plain, gaps.tolist(), strict=True)]
 
     def find(self, **identity: Value) -> int | None:
-        """Where the row is that has these values; `cluster` and `node` must be among them."""
+        """The position of the row with these values; `cluster` and `node` are required."""
         node = self._node_numbers.find(str(identity.pop("cluster")), str(identity.pop("node")))
         here = self.of_node(node)
         for name, value in identity.items():
@@ -190,7 +415,7 @@ class Table(Generic[R]):
         return int(here[0]) if len(here) else None
 
     def of_node(self, node: int | None) -> Positions:
-        """Positions of a node's rows, in the order in which they were given."""
+        """Positions of a node's rows, in the order of the last `replace`."""
         block = None if node is None else self._blocks.get(node)
         if block is None:
             return np.empty(0, np.intp)
@@ -201,8 +426,8 @@ class Table(Generic[R]):
         """Numbers of the nodes whose rows are at `positions`."""
         return self._nodes[positions]
 
-    def linked(self, positions: Positions, other: "Table[Any]") -> npt.NDArray[np.int64]:
-        """Where in the table `other` the rows are that these were linked with; NOWHERE for none."""
+    def linked(self, positions: Positions, other: "ColumnTable[Any]") -> npt.NDArray[np.int64]:
+        """Positions of the linked rows in the table `other`; NOWHERE for none."""
         links = self._links[positions]
         starts = other._starts[self._nodes[positions]]
         return np.where((links < 0) | (starts < 0), NOWHERE, starts + links)
@@ -210,23 +435,23 @@ class Table(Generic[R]):
     # Changes
 
     def replace(self, node: int, rows: Sequence[R], links: Sequence[int] | None = None) -> None:
-        """These are the node's rows now. `links[i]` is the place of what row i belongs to among the rows of
-        the same node in another table, or NOWHERE."""
+        """Replaces all rows of the node. `links[i]` is the index of the row that row i belongs to, among the
+        node's rows in another table, or NOWHERE."""
         count = len(rows)
         if not count:
             self.remove(node)
             return
         columns = list(zip(*map(self._values, rows), strict=True))
         block = self._blocks.get(node)
-        held = self._held_codes(block)
+        stored = self._stored_codes(block)
         if block is None or block.capacity < count:
             block = self._room(node, count, block)
         here = slice(block.start, block.start + count)
         codes = []
-        for texts, values, before in zip(self._texts, columns, held, strict=False):
+        for texts, values, before in zip(self._texts, columns, stored, strict=False):
             after = texts.encode(values)
             if after != before:
-                texts.hold(after)
+                texts.retain(after)
                 texts.release(before)
                 texts.settle()
             codes.append(after)
@@ -244,7 +469,7 @@ class Table(Generic[R]):
         block = self._blocks.pop(node, None)
         if block is None:
             return
-        for texts, before in zip(self._texts, self._held_codes(block), strict=True):
+        for texts, before in zip(self._texts, self._stored_codes(block), strict=True):
             texts.release(before)
             texts.settle()
         self._live[block.start : block.start + block.count] = False
@@ -252,7 +477,7 @@ class Table(Generic[R]):
         self._taken -= block.count
 
     def assign(self, positions: Positions, field: str, value: Value) -> None:
-        """The same value for all of these rows."""
+        """Sets the same value in all of these rows."""
         place = self._text_rows.get(field)
         if place is None:
             self._numbers[self._number_rows[field], positions] = np.nan if value is None else value
@@ -260,67 +485,67 @@ class Table(Generic[R]):
         texts = self._texts[place]
         [code] = texts.encode([None if value is None else str(value)])
         before = self._codes[place, positions].tolist()
-        texts.hold([code] * len(before))
+        texts.retain([code] * len(before))
         texts.release(before)
         self._codes[place, positions] = code
         texts.settle()
 
     def hide(self, positions: Positions) -> None:
-        """Out of every answer at once; the nodes' rows are removed later, one by one."""
+        """Hides rows from all queries at once; the rows of the nodes are removed later, one by one."""
         self._live[positions] = False
 
     def settle(self) -> bool:
-        """A few milliseconds of work that answers then need not do; False: there was none."""
+        """Does a few milliseconds of maintenance that queries would otherwise do; False: there was none."""
         return any(texts.sort_some() for texts in self._texts) or self._close_holes()
 
     def _close_holes(self) -> bool:
-        if self._moving is None:
+        if self._compaction is None:
             if self._end - self._taken <= max(_HOLES_AT_LEAST, self._end // 4):
                 return False
-            self._moving = _Moving(self._in_order(0), self._end)
+            self._compaction = Compaction(self._in_order(0), self._end)
         moved = 0
         while moved < _ROWS_MOVED_AT_ONCE:
-            if not self._moving.waiting:
-                self._moving.waiting = self._in_order(self._moving.until)
-                self._moving.until = self._end
-                if not self._moving.waiting:
-                    self._end = self._moving.place
-                    self._moving = None
+            if not self._compaction.waiting:
+                self._compaction.waiting = self._in_order(self._compaction.until)
+                self._compaction.until = self._end
+                if not self._compaction.waiting:
+                    self._end = self._compaction.place
+                    self._compaction = None
                     self._fit()
                     return False
-            moved += self._move_next(self._moving)
+            moved += self._move_next(self._compaction)
         return True
 
     def _in_order(self, start: int) -> list[int]:
-        """Nodes whose blocks begin at `start` or behind it, the last one first."""
+        """Nodes whose blocks begin at `start` or later, the last one first."""
         blocks = self._blocks
         behind = [node for node, block in blocks.items() if block.start >= start]
         return sorted(behind, key=lambda node: blocks[node].start, reverse=True)
 
-    def _move_next(self, moving: "_Moving") -> int:
-        node = moving.waiting.pop()
+    def _move_next(self, compaction: "Compaction") -> int:
+        node = compaction.waiting.pop()
         block = self._blocks.get(node)
-        if block is None or block.start >= moving.until:  # it went, or went to the end meanwhile
+        if block is None or block.start >= compaction.until:  # it was removed or moved to the end meanwhile
             return 0
         capacity = min(block.capacity, block.count + block.count // 8)
         source = slice(block.start, block.start + capacity)
-        target = slice(moving.place, moving.place + capacity)
+        target = slice(compaction.place, compaction.place + capacity)
         if source != target:
             for columns in (self._codes, self._numbers):
                 columns[:, target] = columns[:, source]
             for column in (self._nodes, self._links, self._live):
                 column[target] = column[source]
             self._live[max(target.stop, source.start) : source.stop] = False
-            self._starts[node] = block.start = moving.place
+            self._starts[node] = block.start = compaction.place
         block.capacity = capacity
-        moving.place += capacity
+        compaction.place += capacity
         return block.count
 
-    def _held_codes(self, block: _Block | None) -> list[list[int]]:
+    def _stored_codes(self, block: _Block | None) -> list[list[int]]:
         if block is None:
             return [[] for _ in self._texts]
-        held: list[list[int]] = self._codes[:, block.start : block.start + block.count].tolist()
-        return held
+        stored: list[list[int]] = self._codes[:, block.start : block.start + block.count].tolist()
+        return stored
 
     def _room(self, node: int, count: int, outgrown: _Block | None) -> _Block:
         if outgrown is not None:
@@ -340,12 +565,12 @@ class Table(Generic[R]):
         return block
 
     def _fit(self) -> None:
-        """Gives memory back after a large part of the fleet has left."""
+        """Frees memory after a large part of the fleet was removed."""
         if len(self._live) > max(4 * self._end, _LEAST_ROWS):
             self._resize(max(2 * self._end, _LEAST_ROWS))
 
     def _resize(self, rows: int) -> None:
-        """Zeros, since the system gives pages of them only when they are written to."""
+        """Allocates zeros: the system provides their pages only when they are written to."""
         kept = min(self._end, rows)
         codes = np.zeros((len(self._codes), rows), np.int32)
         codes[:, :kept] = self._codes[:, :kept]
@@ -360,9 +585,9 @@ class Table(Generic[R]):
 
 
 @dataclass(slots=True)
-class _Moving:
-    """Blocks on their way to the front, in the order of their places, so that none is moved over another."""
+class Compaction:
+    """Moves blocks to the front in the order of their positions, so that none overwrites another."""
 
     waiting: list[int]  # nodes, the next one last
-    until: int  # blocks from here on came after this round began: they wait for the next
-    place: int = 0  # where the next block goes
+    until: int  # blocks from this position on were added after this round began; the next round moves them
+    place: int = 0  # position of the next block

@@ -1,4 +1,4 @@
-"""Nodes of every vendor with pods on them, as their agents tell of them, and as rows."""
+"""Nodes of every vendor with pods, as reports of agents and as rows."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ import msgspec
 
 from accelscope.fleet.rows import ClusterView, NodeReport, SourceKind
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import Device, Health, HealthState, HostUse, Snapshot
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.description import made_fleet
@@ -21,17 +21,17 @@ _SIMULATED_SECONDS = 700.0
 _KINDS = ("nvidia-h100x8", "nvidia-shared", "nvidia-mig", "amd-mi300x8", "ascend-910b-x8", "furiosa-rngd")
 Rows = dict[str, list[dict[str, object]]]  # by table
 
-# What a store has no series of.
+# Fields without a series in a store.
 NOT_IN_A_STORE = {"health_reason", *HostUse._fields}
-# What tells of the way and not of the node.
+# Fields about the source and not about the node.
 _OF_THE_WAY = {"source", "taken_at", "age_seconds", "agent_version"}
 
 
 def simulated_snapshots(
     count: int = 6, *, cluster: int = 0, taken_at: float = TAKEN_AT
 ) -> dict[str, Snapshot]:
-    """By node: every vendor, the same each time but for the ids of another cluster's. One device of the
-    first node does not answer."""
+    """Snapshots by node, with every vendor. They are equal each time, except for ids of other clusters. One
+    device of the first node does not respond."""
     fleet = SimulatedFleet(made_fleet(clusters=cluster + 1, nodes=count, kinds=_KINDS), "/nowhere")
     nodes = list(fleet.clusters.values())[cluster].nodes
     found = [read_snapshot(json.loads(node.document(_SIMULATED_SECONDS))) for node in nodes.values()]
@@ -42,8 +42,7 @@ def simulated_snapshots(
 
 
 def _named_apart(snapshot: Snapshot) -> Snapshot:
-    """On a simulated node pods of one Deployment share a name, which on a real one they never do: here they
-    are one pod."""
+    """Merges pods of a Deployment, which share a name on a simulated node and never on a real one."""
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     usages = (replace(usage, pod_uid=pods[usage.namespace, usage.pod].uid) for usage in snapshot.pod_usages)
     return replace(snapshot, pods=tuple(pods.values()), pod_usages=tuple(usages))
@@ -65,7 +64,7 @@ def _silent(device: Device, read_at: float) -> Device:
 
 
 def reports_of_agents(snapshots: Mapping[str, Snapshot], taken_at: float) -> list[NodeReport]:
-    """What the agents themselves would have told."""
+    """The same reports as from the agents source."""
     return [
         NodeReport(node=node, source=SourceKind.AGENTS, taken_at=taken_at, snapshot=snapshot)
         for node, snapshot in snapshots.items()
@@ -82,9 +81,9 @@ def store_of(reports: Iterable[NodeReport], now: float) -> FleetStore:
 
 
 def rows(reports: Iterable[NodeReport], now: float) -> Rows:
-    """Of all tables, as the fleet's store makes them, without what tells of the way only."""
+    """The rows of all tables of the store, without fields about the source."""
     store = store_of(reports, now)
-    tables: dict[str, Table[Any]] = {
+    tables: dict[str, ColumnTable[Any]] = {
         "nodes": store.nodes,
         "devices": store.devices,
         "pods": store.pods,

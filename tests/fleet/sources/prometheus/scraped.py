@@ -1,4 +1,4 @@
-"""Pages of agents as a store keeps them, and a store that answers about them in what PromQL we write."""
+"""Pages of agents as series of a store, and a stub store for the PromQL that the fleet uses."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Snapshot
 
-# As a scrape by way of Kubernetes labels its targets: with names that workloads have too.
+# Labels of a target that is discovered through Kubernetes; workloads have labels of the same names.
 AGENT_LABELS = {"namespace": "monitoring", "pod": "agent-x", "container": "agent"}
 
 
@@ -22,7 +22,7 @@ class Series:
 
 
 def page(snapshot: Snapshot) -> list[Series]:
-    """What the agent of this node serves. A label without a value is none to a store."""
+    """The page of the agent of this node. Stores drop labels without a value."""
     text = Exposition().render(snapshot).text.decode()
     return [
         Series({"__name__": sample.name, **sample.labels}, sample.value)
@@ -40,7 +40,7 @@ class Agent:
     scraped_at: float
     job: str = "accelscope"
     external: Mapping[str, str] = field(default_factory=dict)  # labels that the store itself adds
-    dropped: str = ""  # families whose names begin so are not kept
+    dropped: str = ""  # families with this prefix are not stored
 
     def __post_init__(self) -> None:
         found = page(self.snapshot)
@@ -67,13 +67,13 @@ class StubStore:
     agents: Sequence[Agent]
     now: float
     warnings: Sequence[str] = ()
-    most_series: int | None = None  # more than that are refused, as Prometheus refuses too many samples
-    asked: list[dict[str, str]] = field(default_factory=list)
+    most_series: int | None = None  # more are rejected, as Prometheus rejects too many samples
+    requests: list[dict[str, str]] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         form = {name: values[0] for name, values in parse_qs((await request.read()).decode()).items()}
-        self.asked.append(form)
+        self.requests.append(form)
         self.headers.append(request.headers)
         at = float(form.get("time", self.now))
         found = [series for part in form["query"].split(" or max ") for series in self._part(part, at)]

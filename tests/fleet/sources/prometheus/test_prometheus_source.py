@@ -1,4 +1,4 @@
-"""A cluster read from a store: what is told of nodes, how old it is, and what a store does that fails."""
+"""A cluster read from a store: its nodes, the age of readings, and failures of the store."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ from accelscope.fleet.rows import (
 )
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
-from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.prometheus.store import ScrapeTarget
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.model import AgentState, Device, Snapshot, Vendor
 
@@ -49,19 +49,19 @@ def agent(snapshot: Snapshot, *, scraped_at: float = NOW - 2, **options: Any) ->
 
 
 class Cluster:
-    """A source, and what it says."""
+    """A source and its last updates."""
 
     def __init__(self, source: PrometheusSource) -> None:
         self.source = source
 
     async def refresh(self) -> tuple[SourceOutcome, list[NodeUpdate]]:
-        sayings: list[NodeUpdate] = []
-        return await self.source.refresh(sayings.append), sayings
+        updates: list[NodeUpdate] = []
+        return await self.source.refresh(updates.append), updates
 
     async def reports(self) -> list[NodeReport]:
-        outcome, sayings = await self.refresh()
+        outcome, updates = await self.refresh()
         assert outcome.up, outcome
-        return [saying for saying in sayings if isinstance(saying, NodeReport)]
+        return [update for update in updates if isinstance(update, NodeReport)]
 
 
 @asynccontextmanager
@@ -86,9 +86,9 @@ def test_rows_equal_those_of_the_agents_source(monkeypatch: pytest.MonkeyPatch, 
             return await cluster.reports()
 
     reports = run(read())
-    told = rows(reports_of_agents(snapshots, HERE - 5), HERE)
-    assert all(told.values())
-    assert rows(reports, HERE) == told
+    expected_rows = rows(reports_of_agents(snapshots, HERE - 5), HERE)
+    assert all(expected_rows.values())
+    assert rows(reports, HERE) == expected_rows
     assert {report.snapshot.agent.version for report in reports} == {
         snapshot.agent.version for snapshot in snapshots.values()
     }
@@ -100,23 +100,23 @@ async def test_a_page_is_read_once() -> None:
     store = StubStore([agent(node("n1", "a")), agent(node("n2", "b"))], NOW)
     async with reading(store.answer) as cluster:
         assert len(await cluster.reports()) == 2
-        store.asked.clear()
-        outcome, sayings = await cluster.refresh()
+        store.requests.clear()
+        outcome, updates = await cluster.refresh()
         assert outcome == SourceOutcome(up=True, expected=2, answered=2)
-        assert sayings == [NodeUnchanged(node=name, source=SourceKind.PROMETHEUS) for name in ("n1", "n2")]
-        assert len(store.asked) == 2
+        assert updates == [NodeUnchanged(node=name, source=SourceKind.PROMETHEUS) for name in ("n1", "n2")]
+        assert len(store.requests) == 2
         store.agents = [agent(node("n1", "a")), agent(node("n2", "b", taken_at=TAKEN_AT + 4))]
         assert [report.node for report in await cluster.reports()] == ["n2"]
-        # All about one moment by the store's clock.
-        assert {form["time"] for form in store.asked if "time" in form} == {f"{NOW:.3f}"}
+        # All queries are for the same time of the store's clock.
+        assert {form["time"] for form in store.requests if "time" in form} == {f"{NOW:.3f}"}
 
 
 @pytest.mark.parametrize(
     ("collected_at", "scraped_at", "age"),
     [
         (NOW - 5, NOW - 2, 5),
-        (NOW - 500, NOW - 2, 500),  # an agent that makes no new pages
-        (NOW + 500, NOW - 2, 2),  # whose clock is ahead: it was scraped, so it was before that
+        (NOW - 500, NOW - 2, 500),  # an agent without new pages
+        (NOW + 500, NOW - 2, 2),  # an agent whose clock is ahead: the scrape is the upper bound
     ],
 )
 def test_a_reading_is_as_old_as_the_page(collected_at: float, scraped_at: float, age: float) -> None:
@@ -148,28 +148,28 @@ async def test_nodes_without_series_fail_once_and_come_back() -> None:
     async with reading(store.answer) as cluster:
         await cluster.reports()
         store.agents = [first]
-        outcome, sayings = await cluster.refresh()
+        outcome, updates = await cluster.refresh()
         assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
-        [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
+        [failure] = [update for update in updates if isinstance(update, NodeFailure)]
         assert (failure.node, failure.reason) == ("n2", "no_series")
-        outcome, sayings = await cluster.refresh()
+        outcome, updates = await cluster.refresh()
         assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
-        assert not any(isinstance(saying, NodeFailure) for saying in sayings)
+        assert not any(isinstance(update, NodeFailure) for update in updates)
         store.agents = []
         outcome, _ = await cluster.refresh()
         assert (outcome.up, outcome.reason, outcome.expected) == (False, "no_series", 2)
         store.agents = [first, second]
-        outcome, sayings = await cluster.refresh()
+        outcome, updates = await cluster.refresh()
         assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 2)
-        assert all(isinstance(saying, NodeReport) for saying in sayings)
+        assert all(isinstance(update, NodeReport) for update in updates)
 
 
 def test_a_store_without_series_of_the_cluster_is_up_with_a_reason() -> None:
     async def read() -> SourceOutcome:
         store = StubStore([agent(node("n1", "a"), external={"cluster": "oslo"})], NOW)
         async with reading(store.answer, matchers={"cluster": "berlin"}) as cluster:
-            outcome, sayings = await cluster.refresh()
-            assert sayings == []
+            outcome, updates = await cluster.refresh()
+            assert updates == []
             assert not cluster.source.sees_accelerators()
             return outcome
 
@@ -179,7 +179,7 @@ def test_a_store_without_series_of_the_cluster_is_up_with_a_reason() -> None:
 
 
 def test_matchers_choose_the_cluster() -> None:
-    """Also where the same address, and even the same node and device, is in both."""
+    """Even if both clusters have the same address, node and device."""
 
     async def read() -> list[NodeReport]:
         clusters = [
@@ -215,7 +215,7 @@ def test_series_of_two_replicas_of_a_store_are_deduplicated() -> None:
     assert [device.id for device in report.snapshot.devices] == ["nvidia:a", "nvidia:b"]
 
 
-def test_several_agents_of_a_node_make_one_reading() -> None:
+def test_several_agents_of_a_node_are_merged_into_one_reading() -> None:
     async def read() -> list[NodeReport]:
         pair = [
             agent(node("n1", "a"), instance="10.0.0.1:9400"),
@@ -228,7 +228,7 @@ def test_several_agents_of_a_node_make_one_reading() -> None:
     assert {device.id for device in report.snapshot.devices} == {"nvidia:a", "amd:b"}
 
 
-def test_a_store_that_keeps_no_self_metrics() -> None:
+def test_a_store_without_self_metrics_is_read() -> None:
     async def read() -> list[NodeReport]:
         store = StubStore([agent(node("n1", "a"), dropped="accelscope_")], NOW)
         async with reading(store.answer) as cluster:
@@ -241,7 +241,7 @@ def test_a_store_that_keeps_no_self_metrics() -> None:
     assert [device.power_watts for device in report.snapshot.devices] == [1.5]
 
 
-def test_a_node_without_devices_is_a_node() -> None:
+def test_a_node_without_devices_is_reported() -> None:
     async def read() -> list[NodeReport]:
         async with reading(StubStore([agent(node("n1"))], NOW).answer) as cluster:
             reports = await cluster.reports()
@@ -252,23 +252,23 @@ def test_a_node_without_devices_is_a_node() -> None:
     assert report.snapshot.devices == ()
 
 
-async def test_a_partial_answer_is_used_and_reported() -> None:
+async def test_a_partial_response_is_used_and_reported() -> None:
     store = StubStore([agent(node("n1", "a")), agent(node("n2"))], NOW, warnings=["no store in Oslo\nat all"])
     async with reading(store.answer) as cluster:
-        outcome, sayings = await cluster.refresh()
+        outcome, updates = await cluster.refresh()
         assert (outcome.up, outcome.expected, outcome.answered) == (True, 2, 1)
         assert (outcome.reason, outcome.text) == (
             "partial",
-            "the store returned a partial answer: no store in Oslo at all",
+            "the store returned a partial response: no store in Oslo at all",
         )
-        kinds = {saying.node: type(saying) for saying in sayings}
-        # One that shows no device may have some that are missing: it is not told to have none.
+        kinds = {update.node: type(update) for update in updates}
+        # A node without devices in a partial response is a failure: its devices may be missing.
         assert kinds == {"n1": NodeReport, "n2": NodeFailure}
         store.warnings = ()
         assert {report.node for report in await cluster.reports()} == {"n1", "n2"}
 
 
-def test_a_partial_answer_without_series_is_an_error() -> None:
+def test_a_partial_response_without_series_is_an_error() -> None:
     async def read() -> SourceOutcome:
         async with reading(StubStore([], NOW, warnings=["No StoreAPIs matched"]).answer) as cluster:
             return (await cluster.refresh())[0]
@@ -277,17 +277,17 @@ def test_a_partial_answer_without_series_is_an_error() -> None:
     assert (outcome.up, outcome.reason) == (False, "partial")
 
 
-def test_batches_shrink_if_the_store_rejects_long_answers() -> None:
+def test_batches_shrink_if_the_store_rejects_long_responses() -> None:
     async def read() -> list[NodeReport]:
         agents = [agent(node(f"n{number}", "a", "b")) for number in range(20)]
         store = StubStore(agents, NOW, most_series=200)
         async with reading(store.answer) as cluster:
             reports = await cluster.reports()
-            asked = len(store.asked)
-            store.asked.clear()
+            requests = len(store.requests)
+            store.requests.clear()
             store.agents = [agent(replace(each.snapshot, taken_at=TAKEN_AT + 1)) for each in agents]
             await cluster.reports()
-            assert len(store.asked) < asked, "it remembers how much is taken"
+            assert len(store.requests) < requests, "it remembers how much is taken"
             return reports
 
     assert len(run(read())) == 20
@@ -350,15 +350,15 @@ REFUSAL = json.dumps({"status": "error", "errorType": "bad_data", "error": "nope
         (_endless, "too_large"),
     ],
 )
-def test_a_store_with_invalid_answers_is_down(
+def test_a_store_with_invalid_responses_is_down(
     monkeypatch: pytest.MonkeyPatch, handler: Handler, reason: str
 ) -> None:
     monkeypatch.setattr("accelscope.fleet.sources.prometheus.store._GRACE_SECONDS", 0.1)
 
     async def read() -> SourceOutcome:
         async with reading(handler, timeout_seconds=0.5 if handler is _hang else 10.0) as cluster:
-            outcome, sayings = await cluster.refresh()
-            assert sayings == []
+            outcome, updates = await cluster.refresh()
+            assert updates == []
             return outcome
 
     outcome = run(read())
@@ -369,33 +369,33 @@ def test_a_store_with_invalid_answers_is_down(
 @pytest.mark.parametrize(
     "metric", [{}, {"node": ""}, {"node": "n1"}, {"job": "x", "instance": "y", "node": "n1", "device": "d"}]
 )
-def test_a_store_that_answers_everything_with_the_same(metric: dict[str, str]) -> None:
-    """What is no target tells of no node, and no number of no device."""
+def test_series_without_a_target_or_a_number_are_ignored(metric: dict[str, str]) -> None:
+    """Series without the labels of a target add no node, and NaN adds no device."""
 
     async def read() -> tuple[SourceOutcome, list[NodeUpdate]]:
         answer = json.dumps(vector({"metric": metric, "value": [NOW, "NaN"]}, {"metric": metric}))
         async with reading(json_text(answer)) as cluster:
             return await cluster.refresh()
 
-    outcome, sayings = run(read())
+    outcome, updates = run(read())
     assert outcome.up
-    assert sayings == []
+    assert updates == []
 
 
-def test_nodes_fail_where_the_store_fails_after_it_named_them() -> None:
+def test_nodes_fail_if_the_store_fails_after_it_listed_them() -> None:
     async def read() -> tuple[SourceOutcome, Sequence[NodeUpdate]]:
         store = StubStore([agent(node(f"n{number}", "a")) for number in range(3)], NOW)
 
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            return await store.answer(request) if len(store.asked) < 2 else web.Response(status=500)
+            return await store.answer(request) if len(store.requests) < 2 else web.Response(status=500)
 
         async with reading(handler) as cluster:
             return await cluster.refresh()
 
-    outcome, sayings = run(read())
+    outcome, updates = run(read())
     assert (outcome.up, outcome.expected, outcome.answered) == (False, 3, 0)
     assert outcome.reason == "server_error"
-    assert [type(saying) for saying in sayings] == [NodeFailure] * 3
+    assert [type(update) for update in updates] == [NodeFailure] * 3
 
 
 def test_an_unexpected_error_affects_only_its_node(
@@ -403,7 +403,7 @@ def test_an_unexpected_error_affects_only_its_node(
 ) -> None:
     whole = NodeSeries.snapshot
 
-    def faulty(series: NodeSeries, name: str, target: Target, interval: float | None) -> Snapshot:
+    def faulty(series: NodeSeries, name: str, target: ScrapeTarget, interval: float | None) -> Snapshot:
         if name == "n1":
             raise TypeError("not foreseen")
         return whole(series, name, target, interval)
@@ -414,9 +414,9 @@ def test_an_unexpected_error_affects_only_its_node(
         store = StubStore([agent(node(f"n{number}", "a")) for number in range(3)], NOW)
         async with reading(store.answer) as cluster:
             for _ in range(2):
-                outcome, sayings = await cluster.refresh()
+                outcome, updates = await cluster.refresh()
                 assert (outcome.up, outcome.expected, outcome.answered) == (True, 3, 2)
-                [failure] = [saying for saying in sayings if isinstance(saying, NodeFailure)]
+                [failure] = [update for update in updates if isinstance(update, NodeFailure)]
                 assert (failure.node, failure.reason) == ("n1", "internal")
 
     run(read())

@@ -1,4 +1,4 @@
-"""What is read backwards from a store, held against what pages are made of."""
+"""The families that are read from a store, compared with the metric catalogue."""
 
 from dataclasses import fields, replace
 
@@ -7,7 +7,7 @@ from tests.fleet.sources.prometheus.scraped import page
 
 from accelscope.fleet.sources.prometheus import families, source
 from accelscope.fleet.sources.prometheus.node_series import NodeSeries
-from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.prometheus.store import ScrapeTarget
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.family import SCOPE_LABELS, Scope
 from accelscope.model import (
@@ -91,11 +91,11 @@ def test_every_family_is_read_or_known_not_to_be() -> None:
     ],
     ids=["identity", "devices", "workloads", "workload details"],
 )
-def test_a_question_keeps_the_labels_that_its_families_are_told_apart_by(
+def test_a_query_keeps_the_labels_that_identify_its_series(
     names: tuple[str, ...], labels: tuple[str, ...], left_out: set[str]
 ) -> None:
-    asked = [family for family in CATALOGUE if family.name in names]
-    own = {label for family in asked for label in (*SCOPE_LABELS[family.scope], *family.labels)}
+    queried = [family for family in CATALOGUE if family.name in names]
+    own = {label for family in queried for label in (*SCOPE_LABELS[family.scope], *family.labels)}
     assert own - left_out <= set(labels)
     assert left_out.isdisjoint(labels)
 
@@ -187,7 +187,7 @@ FULL = Device(
         ),
     ),
 )
-# Silent, and of little identity.
+# Without values, and with few labels.
 SILENT = Device(vendor=Vendor("amd"), id="amd:0000:01:00.0", health=Health(HealthState.LOST), stale=True)
 IN_POD = Owner(kind=OwnerKind.POD, namespace="ml", pod="train-0", container="main", pod_uid="uid-1")
 IN_JOB = Owner(kind=OwnerKind.SLURM_JOB, name="40812", reason=UnattributedReason.NOT_IN_A_POD)
@@ -281,7 +281,7 @@ def read_back(snapshot: Snapshot) -> Snapshot:
     series = NodeSeries()
     for one in page(snapshot):
         series.add({name: value for name, value in one.labels.items() if value}, one.value)
-    target = Target(
+    target = ScrapeTarget(
         key=("job", "n1:9400"),
         node=snapshot.node,
         scraped_at=101.0,
@@ -357,7 +357,7 @@ def test_unusable_series_are_ignored(labels: dict[str, str], value: float) -> No
     for one in page(SNAPSHOT):
         series.add({name: text for name, text in one.labels.items() if text}, one.value)
     series.add(labels, value)
-    target = Target(key=("", ""), node="n1", scraped_at=100.0)
+    target = ScrapeTarget(key=("", ""), node="n1", scraped_at=100.0)
     found = series.snapshot("n1", target, None)
     expected = read_back(replace(SNAPSHOT, interval_seconds=None))
     assert set(found.devices) == set(expected.devices)
@@ -373,6 +373,6 @@ def test_workloads_of_a_scrape_that_does_not_honor_labels() -> None:
             f"exported_{name}" if name in agent else name: text for name, text in one.labels.items() if text
         }
         series.add({**own, **agent}, one.value)
-    found = series.snapshot("n1", Target(key=("", ""), node="n1", scraped_at=100.0), None)
+    found = series.snapshot("n1", ScrapeTarget(key=("", ""), node="n1", scraped_at=100.0), None)
     assert set(found.pod_usages) == set(SNAPSHOT.pod_usages)
     assert {process.owner for process in found.processes} == {IN_POD, IN_JOB, None}

@@ -1,7 +1,7 @@
 """The field of the model for each of our metric families.
 
-`metrics.catalogue` says how a page is made of the model; this says how the model is made of what a store kept
-of the page. A test holds one against the other.
+`metrics.catalogue` defines how a page is made from the model. This module defines the reverse: how the model
+is made from the series in a store. A test compares the two.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,13 +11,13 @@ from typing import Any
 Labels = Mapping[str, str]
 Take = Callable[["SeriesDraft", Labels, float], None]
 
-_LARGEST = 2.0**63  # of what counts as a whole number
+_LARGEST = 2.0**63  # larger values are not converted to integers
 
 
 @dataclass(slots=True)
 class SeriesDraft:
     values: dict[str, Any] = field(default_factory=dict)
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by field, what it is made of
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # members of a field that is an object
     lists: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)  # by field and key
 
     def part(self, name: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def as_whole(value: float) -> int | None:
 
 
 def text(labels: Labels, label: str) -> str | None:
-    """An empty label and none are the same to a store."""
+    """None for an empty label, which stores treat as an absent one."""
     return labels.get(label) or None
 
 
@@ -59,7 +59,7 @@ def flag(name: str, *, meaning: bool = True) -> Take:
 
 
 def word(name: str, label: str) -> Take:
-    """The label of the one series, of several, that is not 0."""
+    """The label of the one series that is not 0."""
 
     def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         if value > 0:
@@ -69,7 +69,7 @@ def word(name: str, label: str) -> Take:
 
 
 def by_label(label: str, names: Mapping[str, str]) -> Take:
-    """The label says which field it is."""
+    """The label selects the field."""
 
     def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
         if (name := names.get(labels.get(label, ""))) is not None:
@@ -103,13 +103,13 @@ def member_of(
     convert: Callable[[float], Any] = float,
     **fixed: Any,
 ) -> Take:
-    """A field of one of several things alike. `texts` are labels by the field that tells them apart, `index`
-    a label that numbers them. A series that lacks one of them is of nothing, but for those in `may_lack`."""
-    told = tuple((texts or {}).items())
-    needed = tuple(field_name for field_name, _ in told if field_name not in may_lack)
+    """A field of one member of a list. Members are identified by the labels in `texts` (by field) and by the
+    number in the label `index`. A series without one of them is ignored, except for those in `may_lack`."""
+    identifying = tuple((texts or {}).items())
+    needed = tuple(field_name for field_name, _ in identifying if field_name not in may_lack)
 
     def take(draft: SeriesDraft, labels: Labels, value: float) -> None:
-        identity: dict[str, Any] = {field_name: text(labels, label) for field_name, label in told}
+        identity: dict[str, Any] = {field_name: text(labels, label) for field_name, label in identifying}
         if any(identity[field_name] is None for field_name in needed):
             return
         if index is not None:
@@ -159,7 +159,7 @@ def _error(name: str, *, counted: bool) -> Take:
     )
 
 
-# What rows of devices are made of: asked for each time.
+# Fields of device rows: queried in every refresh.
 DEVICE_ROWS: Mapping[str, Take] = {
     "accelerator_up": flag("stale", meaning=False),
     "accelerator_last_read_timestamp_seconds": number("read_at"),
@@ -183,13 +183,13 @@ DEVICE_ROWS: Mapping[str, Take] = {
     "accelerator_errors_total": _error("count", counted=True),
 }
 
-# Of which a device has a series for each state there could be, and one of them counts.
+# Families with a series for each possible state, of which the active ones are 1.
 DEVICE_STATES: Mapping[str, Take] = {
     "accelerator_health": word("health", "state"),
     "accelerator_throttled": member_of("throttles", "active", texts={"reason": "reason"}, convert=bool),
 }
 
-# What only the page of a single device shows.
+# Shown only on the page of a single device.
 DEVICE_DETAILS: Mapping[str, Take] = {
     "accelerator_uptime_seconds": number("uptime_seconds"),
     "accelerator_engine_utilization_ratio": by_label(
@@ -262,7 +262,7 @@ PARTITION_DETAILS: Mapping[str, Take] = {
     "accelerator_partition_memory_used_bytes": whole("memory_used_bytes"),
 }
 
-# Of a container of a pod on a device.
+# One container of a pod on one device.
 POD_ROWS: Mapping[str, Take] = {
     "accelerator_pod_processes": whole("processes"),
     "accelerator_pod_memory_used_bytes": whole("memory_used_bytes"),
@@ -305,7 +305,7 @@ BALANCES: Mapping[str, Take] = {
     "accelerator_share_ratio": number("share_ratio"),
 }
 
-# Read by NodeSeries: their labels are what they tell.
+# Read by NodeSeries: the information is in their labels.
 INFO = "accelerator_info"
 PARTITION_INFO = "accelerator_partition_info"
 POD_INFO = "accelerator_pod_info"

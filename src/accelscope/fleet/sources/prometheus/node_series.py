@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.families import Labels, SeriesDraft, Take, as_whole, text
-from accelscope.fleet.sources.prometheus.store import Target
+from accelscope.fleet.sources.prometheus.store import ScrapeTarget
 from accelscope.model import (
     AgentState,
     Clock,
@@ -66,7 +66,7 @@ _LISTS: Mapping[str, type[Any]] = {
     "errors": ErrorCount,
 }
 _PARTS: Mapping[str, type[Any]] = {"pcie": Pcie, "remapped_rows": RemappedRows}
-# What there must be of a member of a list. A store may have kept only some of the families that tell of it.
+# Fields that a member of a list needs. A store may contain only some of the families with its fields.
 _NEEDED = {
     name: frozenset(field.name for field in fields(made) if field.default is MISSING)
     for name, made in _LISTS.items()
@@ -74,7 +74,7 @@ _NEEDED = {
 
 
 def device_of(id_: str, facts: Labels, draft: SeriesDraft, partitions: Iterable[Partition]) -> Device | None:
-    """None: of a vendor that is not known."""
+    """None: its vendor is unknown."""
     vendor = member(Vendor, facts.get("vendor"))
     if vendor is None:
         return None
@@ -122,8 +122,8 @@ def owner_of(labels: Labels) -> Owner | None:
 
 
 def workload(labels: Labels) -> tuple[str | None, str | None, str | None]:
-    """Namespace, pod and container. Who scrapes without `honor_labels` has the agent's under these names, and
-    the workload's under others."""
+    """Namespace, pod and container. A scrape without `honor_labels` writes those of the agent into these
+    labels, and those of the workload into `exported_…`."""
     prefix = "exported_" if "exported_pod" in labels else ""
     get = labels.get
     return get(f"{prefix}namespace") or None, get(f"{prefix}pod") or None, get(f"{prefix}container") or None
@@ -155,8 +155,8 @@ _DEVICES: Mapping[str, Take] = {
     **families.DEVICE_DETAILS,
 }
 
-_Use = tuple[str, str, str, str, str | None]  # device, namespace, pod, container, partition
-_Run = tuple[str, int, str | None]  # device, pid, partition
+_UsageKey = tuple[str, str, str, str, str | None]  # device, namespace, pod, container, partition
+_ProcessKey = tuple[str, int, str | None]  # device, pid, partition
 
 
 class NodeSeries:
@@ -168,8 +168,8 @@ class NodeSeries:
         self._partitions: dict[tuple[str, str], SeriesDraft] = {}
         self._readers: dict[Vendor, SeriesDraft] = {}
         self._pods: dict[tuple[str, str], Pod] = {}
-        self._usages: dict[_Use, SeriesDraft] = {}
-        self._processes: dict[_Run, SeriesDraft] = {}
+        self._usages: dict[_UsageKey, SeriesDraft] = {}
+        self._processes: dict[_ProcessKey, SeriesDraft] = {}
         self._unattributed: dict[tuple[str, str, str, str], SeriesDraft] = {}
         self._balances: dict[str, SeriesDraft] = {}
 
@@ -187,8 +187,8 @@ class NodeSeries:
         elif name == families.POD_INFO:
             self._take_pod(labels)
 
-    def snapshot(self, node: str, target: Target, interval_seconds: float | None) -> Snapshot:
-        """`interval_seconds`: how often readings come by way of the store."""
+    def snapshot(self, node: str, target: ScrapeTarget, interval_seconds: float | None) -> Snapshot:
+        """`interval_seconds` is the interval between readings in the store."""
         collected_at = target.collected_at if target.collected_at is not None else target.scraped_at
         started_at = target.started_at if target.started_at is not None else collected_at
         return Snapshot(
@@ -200,11 +200,11 @@ class NodeSeries:
                 ReaderState(vendor=vendor, **{"found": False, "up": False, **draft.values})
                 for vendor, draft in self._readers.items()
             ),
-            devices=tuple(sorted(self._made_devices(), key=_place)),
-            processes=tuple(self._made_processes()),
+            devices=tuple(sorted(self._build_devices(), key=_place)),
+            processes=tuple(self._build_processes()),
             pods=tuple(self._pods.values()),
-            pod_usages=tuple(self._made_usages()),
-            unattributed=tuple(self._made_unattributed()),
+            pod_usages=tuple(self._build_usages()),
+            unattributed=tuple(self._build_unattributed()),
             balances=tuple(
                 DeviceBalance(
                     device=device,
@@ -215,7 +215,7 @@ class NodeSeries:
             ),
         )
 
-    # Series by what they are about
+    # Series by subject
 
     def _take_info(self, labels: Labels) -> None:
         if (device := text(labels, "device")) is not None:
@@ -273,9 +273,9 @@ class NodeSeries:
         if (device := text(labels, "device")) is not None:
             take(_drafted(self._balances, device), labels, value)
 
-    # What they make
+    # Building the objects
 
-    def _made_devices(self) -> Iterable[Device]:
+    def _build_devices(self) -> Iterable[Device]:
         partitions: dict[str, list[Partition]] = {}
         for (device, name), draft in self._partitions.items():
             partitions.setdefault(device, []).append(Partition(id=name, **draft.values))
@@ -286,7 +286,7 @@ class NodeSeries:
             if made is not None:
                 yield made
 
-    def _made_usages(self) -> Iterable[PodUsage]:
+    def _build_usages(self) -> Iterable[PodUsage]:
         for (device, namespace, name, container, partition), draft in self._usages.items():
             pod = self._pods.get((namespace, name))
             yield PodUsage(
@@ -299,7 +299,7 @@ class NodeSeries:
                 **draft.values,
             )
 
-    def _made_processes(self) -> Iterable[Process]:
+    def _build_processes(self) -> Iterable[Process]:
         for (device, pid, partition), draft in self._processes.items():
             facts = self._facts.get(device)
             values = {**draft.values}
@@ -316,7 +316,7 @@ class NodeSeries:
                 **values,
             )
 
-    def _made_unattributed(self) -> Iterable[Unattributed]:
+    def _build_unattributed(self) -> Iterable[Unattributed]:
         for (device, kind, name, reason), draft in self._unattributed.items():
             why = member(UnattributedReason, reason)
             if why is not None:

@@ -13,7 +13,7 @@ from accelscope.fleet.api_server import Reply, Session
 from accelscope.fleet.clusters import AddressAccess, PrometheusEntry
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.round import LoopThrottle
-from accelscope.fleet.sources.snapshots import TEXT_LIMIT, cut
+from accelscope.fleet.sources.snapshots import TEXT_LIMIT, truncate
 from accelscope.kube.errors import KubeError, Reason
 
 # Characters with a meaning in regular expressions (RE2).
@@ -30,7 +30,7 @@ def equal(label: str, value: str) -> str:
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """Plain alternatives, which stores look up without matching every series."""
+    """Plain alternatives: stores look them up without testing each series."""
     alternatives = (_SPECIAL.sub(r"\\\g<0>", value) for value in values)
     return f"{label}=~{quoted('|'.join(alternatives))}"
 
@@ -47,31 +47,31 @@ def series(names: Iterable[str], *matchers: str) -> str:
     return f"{{{','.join((one_of('__name__', listed), *matchers))}}}"
 
 
-def once(expression: str, labels: Iterable[str]) -> str:
-    """With these labels only. What two replicas of a store scraped of the same target is one series then, and
-    no label that a scrape put on it makes the answer longer."""
+def max_by(expression: str, labels: Iterable[str]) -> str:
+    """Series with these labels only. This merges what two replicas of a store scraped from one target, and
+    keeps labels that the scrape adds out of the response."""
     return f"max by ({', '.join(labels)}) ({expression})"
 
 
 T = TypeVar("T")
 
-LIMIT_BYTES = 16 << 20  # of an answer, decompressed
+LIMIT_BYTES = 16 << 20  # of a response, decompressed
 _CONNECTIONS = 8
 _SAMPLES_AT_ONCE = 1000  # some milliseconds
-_GRACE_SECONDS = 2.0  # beyond the time that the store itself is given
+_GRACE_SECONDS = 2.0  # added to the timeout that is sent to the store
 _LONGEST_WARNING = 200  # characters
 
 
 class Sample(msgspec.Struct, gc=False):
     metric: dict[str, str]
-    value: tuple[float, str] = (0.0, "NaN")  # when it was evaluated, value
+    value: tuple[float, str] = (0.0, "NaN")  # time of evaluation, value
 
     @property
     def number(self) -> float | None:
-        return finite(self.value[1])
+        return parse_number(self.value[1])
 
 
-class Run(msgspec.Struct, gc=False):
+class MatrixSeries(msgspec.Struct, gc=False):
     """One series over time."""
 
     metric: dict[str, str]
@@ -83,28 +83,28 @@ class _Data(msgspec.Struct, rename="camel"):
     result: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class QueryResponse(msgspec.Struct, rename="camel"):
     status: str
     data: _Data = msgspec.field(default_factory=_Data)
     error: str = ""
     warnings: list[str] = []
-    is_partial: bool = False  # VictoriaMetrics' word for it
+    is_partial: bool = False  # written by VictoriaMetrics
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Values of one moment, each still to be decoded: a long answer is taken piece by piece."""
+    """The values of an instant query, not decoded yet: a long response is decoded piece by piece."""
 
     at: float | None  # by the store's clock; None: there is no value
     samples: Sequence[msgspec.Raw]
-    warnings: tuple[str, ...]  # why there may be more than this
-    size: int  # of the answer, bytes
+    warnings: tuple[str, ...]  # why the response may be incomplete
+    size: int  # of the response, bytes
 
 
-_answer_decoder = msgspec.json.Decoder(_Answer)
+_response_decoder = msgspec.json.Decoder(QueryResponse)
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _samples_decoder = msgspec.json.Decoder(list[Sample])
-_runs_decoder = msgspec.json.Decoder(list[Run])
+_matrix_decoder = msgspec.json.Decoder(list[MatrixSeries])
 
 
 async def each_sample(vector: Vector, loop_throttle: LoopThrottle, take: Callable[[Sample], None]) -> None:
@@ -115,13 +115,13 @@ async def each_sample(vector: Vector, loop_throttle: LoopThrottle, take: Callabl
                 take(sample)
 
 
-def decoded_runs(runs: Sequence[msgspec.Raw]) -> list[Run]:
+def decoded_matrix(series_list: Sequence[msgspec.Raw]) -> list[MatrixSeries]:
     """Raises KubeError."""
-    return _decoded(_runs_decoder, runs)
+    return _decoded(_matrix_decoder, series_list)
 
 
-def finite(text: str) -> float | None:
-    """Stores write NaN and Inf where there is no value."""
+def parse_number(text: str) -> float | None:
+    """None for NaN and Inf, which stores write for an absent value."""
     try:
         number = float(text)
     except ValueError:
@@ -146,79 +146,83 @@ class PromqlStore:
             tls_server_name=entry.tls_server_name,
             client_certificate_file=entry.client_certificate_file,
             client_key_file=entry.client_key_file,
-            plain_http=True,  # where there is no token
+            plain_http=True,  # if there is no token
         )
         self._session = Session(
             access, connections=_CONNECTIONS, timeout_seconds=entry.timeout_seconds + _GRACE_SECONDS
         )
 
     async def vector(self, query: str, *, at: float | None = None) -> Vector:
-        """`at`: by the store's clock, which is what is asked first where it is not given."""
+        """`at` is a time by the store's clock; None: now."""
         parameters = {"query": query}
         if at is not None:
             parameters["time"] = f"{at:.3f}"
-        answer, size = await self._ask("query", "vector", parameters)
-        samples = _listed(answer)
+        response, size = await self._query("query", "vector", parameters)
+        samples = _listed(response)
         first = _decoded(_samples_decoder, samples[:1])
-        return Vector(first[0].value[0] if first else None, samples, _warnings(answer), size)
+        return Vector(first[0].value[0] if first else None, samples, _warnings(response), size)
 
     async def matrix(self, query: str, *, start: float, end: float, step: float) -> Sequence[msgspec.Raw]:
         parameters = {"query": query, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
-        answer, _ = await self._ask("query_range", "matrix", parameters)
-        return _listed(answer)
+        response, _ = await self._query("query_range", "matrix", parameters)
+        return _listed(response)
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def _ask(self, what: str, kind: str, parameters: Mapping[str, str]) -> tuple[_Answer, int]:
+    async def _query(self, what: str, kind: str, parameters: Mapping[str, str]) -> tuple[QueryResponse, int]:
         form = {
             **parameters,
             "timeout": f"{self._timeout_seconds:g}s",
-            "partial_response": "true",  # Thanos: a part, and a warning, where a store of several is gone
-            "nocache": "1",  # VictoriaMetrics: values of now, not of half a minute ago
+            "partial_response": "true",  # Thanos: a part and a warning if one of several stores is down
+            "nocache": "1",  # VictoriaMetrics: current values instead of those of half a minute ago
         }
         reply = await self._session.post(
             f"/api/v1/{what}", urlencode(form).encode(), headers=self._headers, limit_bytes=LIMIT_BYTES
         )
-        answer = _answer(reply)
-        if answer.status != "success":
-            raise KubeError(Reason.BAD_ANSWER, f"the store answered: {answer.error or answer.status}")
-        if answer.data.result_type != kind:
-            found = answer.data.result_type or "nothing"
-            raise KubeError(Reason.BAD_ANSWER, f"the store answered with {found[:40]}, not with a {kind}")
-        return answer, len(reply.body)
+        response = _decoded_response(reply)
+        if response.status != "success":
+            raise KubeError(
+                Reason.BAD_ANSWER, f"the store returned an error: {response.error or response.status}"
+            )
+        if response.data.result_type != kind:
+            found = response.data.result_type or "nothing"
+            raise KubeError(Reason.BAD_ANSWER, f"the store returned {found[:40]} instead of a {kind}")
+        return response, len(reply.body)
 
 
-def _answer(reply: Reply) -> _Answer:
+def _decoded_response(reply: Reply) -> QueryResponse:
     try:
-        return _answer_decoder.decode(reply.body)
+        return _response_decoder.decode(reply.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise KubeError(
-            Reason.BAD_ANSWER, "what came is no answer of a Prometheus-compatible store"
+            Reason.BAD_ANSWER, "not a response of a Prometheus-compatible store; check the URL"
         ) from None
 
 
-def _listed(answer: _Answer) -> Sequence[msgspec.Raw]:
+def _listed(response: QueryResponse) -> Sequence[msgspec.Raw]:
     try:
-        return _list_decoder.decode(answer.data.result)
+        return _list_decoder.decode(response.data.result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KubeError(Reason.BAD_ANSWER, "the store's answer does not contain a list of series") from None
+        raise KubeError(
+            Reason.BAD_ANSWER, "the response of the store does not contain a list of series"
+        ) from None
 
 
-def _warnings(answer: _Answer) -> tuple[str, ...]:
-    if answer.is_partial and not answer.warnings:
-        return ("the answer is partial",)
-    return tuple(warning[:_LONGEST_WARNING] for warning in answer.warnings)
+def _warnings(response: QueryResponse) -> tuple[str, ...]:
+    if response.is_partial and not response.warnings:
+        return ("the response is partial",)
+    return tuple(warning[:_LONGEST_WARNING] for warning in response.warnings)
 
 
 def _decoded(decoder: "msgspec.json.Decoder[list[T]]", texts: Sequence[msgspec.Raw]) -> list[T]:
     try:
         return decoder.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KubeError(Reason.BAD_ANSWER, "the store's answer contains an invalid series") from None
+        raise KubeError(Reason.BAD_ANSWER, "the response of the store contains an invalid series") from None
 
 
-TargetKey: TypeAlias = tuple[str, str]  # job, instance: what a store tells its targets apart by
+TargetKey: TypeAlias = tuple[str, str]  # job, instance: they identify a target
 
 TARGET_LABELS = ("job", "instance")
 _FACTS = (families.BUILD_INFO, families.STARTED, families.COLLECTED)
@@ -227,40 +231,40 @@ _LONGEST_INTERVAL_SECONDS = 300.0  # stores look no further back for a current v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ScrapeTarget:
     key: TargetKey
     node: str
     scraped_at: float  # by the store's clock
-    collected_at: float | None = None  # by the node's; None: the store was not given our self-metrics
+    collected_at: float | None = None  # by the node's clock; None: the store has no self-metrics of agents
     started_at: float | None = None  # likewise
     version: str | None = None
 
     @property
     def reading(self) -> float:
-        """Another for each page of the agent."""
+        """A number that differs for each page of the agent."""
         return self.scraped_at if self.collected_at is None else self.collected_at
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
-    asked_at: float  # the moment of which all is told, by the store's clock
-    targets: tuple[Target, ...]
+class TargetList:
+    evaluated_at: float  # time of the queries by the store's clock
+    targets: tuple[ScrapeTarget, ...]
     warnings: tuple[str, ...]
 
 
-async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> Targets:
-    """Raises KubeError. By the time of their last scrape, which an instant query tells only when it is asked
-    for: the time that stands beside each value is that of the question."""
+async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> TargetList:
+    """The targets with the time of their last scrape. It needs `timestamp()`, because the time beside a value
+    of an instant query is that of the query. Raises KubeError."""
     times = " or ".join(
-        once(f"timestamp({series((name,), *store.matchers)})", (*TARGET_LABELS, "node"))
-        for name in (families.NODE_INFO, families.INFO)  # who keeps no self-metrics has the latter
+        max_by(f"timestamp({series((name,), *store.matchers)})", (*TARGET_LABELS, "node"))
+        for name in (families.NODE_INFO, families.INFO)  # stores without self-metrics have only the latter
     )
     scraped = await store.vector(times)
     if scraped.at is None:
-        return Targets(0.0, (), scraped.warnings)
+        return TargetList(0.0, (), scraped.warnings)
     labels = ("__name__", *TARGET_LABELS, "version")
-    facts = await store.vector(once(series(_FACTS, *store.matchers), labels), at=scraped.at)
-    found: dict[TargetKey, Target] = {}
+    facts = await store.vector(max_by(series(_FACTS, *store.matchers), labels), at=scraped.at)
+    found: dict[TargetKey, ScrapeTarget] = {}
 
     def add(sample: Sample) -> None:
         key, node, at = target_key(sample.metric), sample.metric.get("node"), sample.number
@@ -269,25 +273,25 @@ async def find_targets(store: PromqlStore, loop_throttle: LoopThrottle) -> Targe
         if key not in found and len(found) >= MOST_TARGETS:
             raise KubeError(Reason.TOO_LARGE, f"the store has series of more than {MOST_TARGETS} agents")
         if key not in found or found[key].scraped_at < at:
-            found[key] = Target(key=key, node=node, scraped_at=at)
+            found[key] = ScrapeTarget(key=key, node=node, scraped_at=at)
 
     def describe(sample: Sample) -> None:
         if (target := found.get(target_key(sample.metric))) is not None:
-            found[target.key] = _told(target, sample)
+            found[target.key] = _with_fact(target, sample)
 
     await each_sample(scraped, loop_throttle, add)
     await each_sample(facts, loop_throttle, describe)
-    return Targets(scraped.at, tuple(found.values()), scraped.warnings + facts.warnings)
+    return TargetList(scraped.at, tuple(found.values()), scraped.warnings + facts.warnings)
 
 
 def target_key(labels: Mapping[str, str]) -> TargetKey:
     return labels.get("job", ""), labels.get("instance", "")
 
 
-def _told(target: Target, sample: Sample) -> Target:
+def _with_fact(target: ScrapeTarget, sample: Sample) -> ScrapeTarget:
     match sample.metric.get("__name__"):
         case families.BUILD_INFO:
-            return replace(target, version=cut(sample.metric.get("version", "")) or None)
+            return replace(target, version=truncate(sample.metric.get("version", "")) or None)
         case families.STARTED:
             return replace(target, started_at=sample.number)
         case families.COLLECTED:
@@ -296,26 +300,26 @@ def _told(target: Target, sample: Sample) -> Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _TrackedReading:
     reading: float
     scraped_at: float
-    not_before: float  # by the store's clock: when the reading cannot have been taken yet
+    not_before: float  # lower bound for the time of the reading, by the store's clock
     interval_seconds: float | None
 
 
-class Ages:
-    """When readings were taken, by the store's clock, and how far they are apart.
+class ReadingTimes:
+    """Times of readings by the store's clock, and the interval between them.
 
-    An agent tells when it made its page by its own clock. Where that is behind, readings would look older
-    than they are; but a page that was not there yet at the scrape before cannot be older than that scrape.
+    An agent reports the time of its page by its own clock. If that clock is slow, readings would look older
+    than they are. But a page that the previous scrape did not return cannot be older than that scrape.
     """
 
     def __init__(self) -> None:
-        self._remembered: dict[TargetKey, _Remembered] = {}
+        self._tracked: dict[TargetKey, _TrackedReading] = {}
 
-    def look(self, targets: Iterable[Target]) -> None:
-        """At all that there are."""
-        before, self._remembered = self._remembered, {}
+    def update(self, targets: Iterable[ScrapeTarget]) -> None:
+        """`targets` are all current targets."""
+        before, self._tracked = self._tracked, {}
         for target in targets:
             last = before.get(target.key)
             not_before, interval = float("-inf"), None
@@ -324,13 +328,13 @@ class Ages:
             elif last is not None:
                 not_before = last.scraped_at
                 interval = min(target.scraped_at - last.scraped_at, _LONGEST_INTERVAL_SECONDS)
-            self._remembered[target.key] = _Remembered(
+            self._tracked[target.key] = _TrackedReading(
                 target.reading, target.scraped_at, not_before, interval
             )
 
-    def taken_at(self, target: Target) -> float:
-        return max(min(target.reading, target.scraped_at), self._remembered[target.key].not_before)
+    def taken_at(self, target: ScrapeTarget) -> float:
+        return max(min(target.reading, target.scraped_at), self._tracked[target.key].not_before)
 
-    def interval_seconds(self, target: Target) -> float | None:
-        """As far as was seen; None: there was only one reading yet."""
-        return self._remembered[target.key].interval_seconds
+    def interval_seconds(self, target: ScrapeTarget) -> float | None:
+        """None: only one reading was seen so far."""
+        return self._tracked[target.key].interval_seconds

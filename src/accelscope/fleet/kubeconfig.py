@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,19 +16,17 @@ import yaml
 
 from accelscope.config import BOOLEAN, BadValue, ConfigError, Kind, Text, quoted
 from accelscope.config.document import Section, parse_yaml, read_text
-from accelscope.fleet.clusters.entry import (
+from accelscope.fleet.clusters import (
     Access,
     AddressAccess,
     AgentsEntry,
     AnnotationsEntry,
     ClusterEntry,
-    CredentialPlugin,
     ExecEntry,
-    Identity,
     KubeconfigAccess,
-    Server,
     checked_proxy,
     checked_url,
+    kubeconfig_paths,
 )
 from accelscope.kube.endpoint import PemSource, in_cluster
 
@@ -38,6 +36,45 @@ _PLUGIN_VERSIONS = (f"{_PLUGIN_GROUP}/v1", f"{_PLUGIN_GROUP}/v1beta1")
 _PLUGIN_EXTENSION = f"{_PLUGIN_GROUP}/exec"  # extension of a cluster with data for plugins
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TEXT = Text("text", r"(?s).*", secret=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedServer:
+    url: str  # without a trailing slash
+    authority: PemSource | None = None  # None: the CAs of the system
+    skip_tls_verify: bool = False
+    tls_server_name: str | None = None
+    proxy_url: str | None = field(default=None, repr=False)  # may contain a password
+    compression: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialPlugin:
+    """A command that prints an ExecCredential."""
+
+    name: str  # kubeconfig and user, for errors
+    api_version: str
+    command: str
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    install_hint: str | None = None
+    # JSON of spec.cluster, if the plugin needs it.
+    cluster: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Credentials of a user. A token is used together with a certificate and takes precedence over a
+    plugin."""
+
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificate: PemSource | None = None
+    key: PemSource | None = None
+    plugin: CredentialPlugin | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()  # header fields
 
 
 class _Base64(Kind[bytes]):
@@ -96,7 +133,7 @@ class Kubeconfig:
     clusters: Mapping[str, KubeconfigEntry]
     users: Mapping[str, KubeconfigEntry]
 
-    def server(self, context: str | None = None) -> tuple[Server, Identity]:
+    def server(self, context: str | None = None) -> tuple[ResolvedServer, Identity]:
         """Raises ConfigError, whose text never contains a secret."""
         found = self._context(context)
         cluster = self._named(self.clusters, "cluster", found)
@@ -125,15 +162,6 @@ class Kubeconfig:
         if name not in entries:
             raise context.error(None, f"{kind} {quoted(name)} not found")
         return entries[name]
-
-
-def kubeconfig_paths(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The files that kubectl merges."""
-    listed = [path for path in environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    if listed:
-        return tuple(dict.fromkeys(listed))
-    home = environ.get("HOME", "")
-    return (str(Path(home) / ".kube" / "config"),) if home else ()
 
 
 def read_kubeconfig(paths: Sequence[str]) -> Kubeconfig:
@@ -177,7 +205,7 @@ def _entries(document: KubeconfigEntry, plural: str) -> Iterator[tuple[str, Kube
         )
 
 
-def _server(cluster: KubeconfigEntry) -> Server:
+def _server(cluster: KubeconfigEntry) -> ResolvedServer:
     authority = cluster.pem("certificate-authority")
     skip = cluster.flag("insecure-skip-tls-verify")
     if skip and authority is not None:
@@ -189,7 +217,7 @@ def _server(cluster: KubeconfigEntry) -> Server:
         url = f"{'https' if skip or authority else 'http'}://{url}"
     proxy = cluster.text("proxy-url")
     try:
-        return Server(
+        return ResolvedServer(
             url=checked_url(url),
             authority=authority,
             skip_tls_verify=skip,
@@ -290,13 +318,13 @@ def _cluster_json(cluster: KubeconfigEntry) -> str:
     return json.dumps(document)
 
 
-def resolve(access: Access) -> tuple[Server, Identity]:
+def resolve(access: Access) -> tuple[ResolvedServer, Identity]:
     """Reads no files except kubeconfigs. Raises ConfigError, whose text never contains a secret."""
     if isinstance(access, KubeconfigAccess):
         return read_kubeconfig(access.paths).server(access.context)
     if access.client_key_file is not None and access.client_certificate_file is None:
         raise ConfigError(f"{access.url}: a client key without a client certificate")
-    server = Server(
+    server = ResolvedServer(
         url=checked_url(access.url, plain_http=access.plain_http and access.token_file is None),
         authority=_file(access.ca_file),
         skip_tls_verify=access.insecure_skip_tls_verify,

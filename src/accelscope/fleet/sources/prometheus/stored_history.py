@@ -11,26 +11,26 @@ import msgspec
 
 from accelscope.config.log import fields
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history.rings import MINUTE, SUMMARY_FIELDS, HistorySeries, Scope
+from accelscope.fleet.history_rings import MINUTE, SUMMARY_FIELDS, HistoryScope, HistorySeries
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.prometheus.store import (
     TARGET_LABELS,
     PromqlStore,
-    Target,
+    ScrapeTarget,
     TargetKey,
-    decoded_runs,
+    decoded_matrix,
     equal,
     find_targets,
-    finite,
-    once,
+    max_by,
     one_of,
+    parse_number,
     series,
     target_key,
 )
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.kube.errors import KubeError, Reason
 
-DEVICE = (*TARGET_LABELS, "device")  # what tells devices apart
+DEVICE = (*TARGET_LABELS, "device")  # labels that identify a device
 _ON_DEVICE = f"on ({', '.join(DEVICE)})"
 _WORKLOAD = ("namespace", "pod", "container")
 _USE = (*DEVICE, "partition", *_WORKLOAD, *(f"exported_{name}" for name in _WORKLOAD))
@@ -45,13 +45,15 @@ DEVICE_FIELDS = {
 
 
 class HistoryQueries:
-    """`matchers`: of all series of the cluster."""
+    """PromQL queries for the history of a cluster. `matchers` select its series."""
 
     def __init__(self, matchers: Sequence[str]) -> None:
         self._matchers = tuple(matchers)
 
-    def of(self, scope: Scope, key: str | None, node: str | None, namespace: str | None) -> Mapping[str, str]:
-        """By field. Means come as a sum and how many are in it: those of several clusters are added up."""
+    def of(
+        self, scope: HistoryScope, key: str | None, node: str | None, namespace: str | None
+    ) -> Mapping[str, str]:
+        """Queries by field. A mean is queried as a sum and a count, so that clusters can be added up."""
         match scope:
             case "device":
                 return self._device(key or "", node or "")
@@ -62,19 +64,20 @@ class HistoryQueries:
             case "vendor":
                 return self._kind((equal("vendor", key or ""),), None)
             case "model":
-                return self._kind((), once(self._series(families.INFO, equal("model", key or "")), DEVICE))
+                return self._kind((), max_by(self._series(families.INFO, equal("model", key or "")), DEVICE))
         return self._kind((), None)
 
     def devices(self, instances: Iterable[str]) -> Mapping[str, str]:
-        """By field, of all devices at these addresses."""
+        """Queries by field, for all devices at these addresses."""
         there = one_of("instance", instances)
-        return {field: once(self._series(name, there), DEVICE) for field, name in DEVICE_FIELDS.items()}
+        return {field: max_by(self._series(name, there), DEVICE) for field, name in DEVICE_FIELDS.items()}
 
     def _kind(self, matchers: tuple[str, ...], chosen: str | None) -> dict[str, str]:
-        """Of devices with these labels, or of those chosen: an expression that is 1 for each."""
+        """Queries for devices with these labels, or for those of `chosen`, an expression that is 1 for each
+        device."""
 
         def of_devices(name: str, *more: str) -> str:
-            found = once(self._series(name, *matchers, *more), DEVICE)
+            found = max_by(self._series(name, *matchers, *more), DEVICE)
             return found if chosen is None else f"({found} * {_ON_DEVICE} {chosen})"
 
         devices = of_devices(families.INFO)
@@ -88,17 +91,18 @@ class HistoryQueries:
         }
 
     def _namespace(self, namespace: str) -> dict[str, str]:
-        """Utilisation and used memory are its own; the rest is of the devices that it holds or uses."""
+        """Utilisation and used memory are those of the namespace; all other fields are those of the devices
+        that it uses or that are allocated to it."""
 
         def of_use(name: str) -> str:
-            return once(self._workload(name, namespace), _USE)
+            return max_by(self._workload(name, namespace), _USE)
 
-        used = once(self._workload("accelerator_pod_processes", namespace), DEVICE)
+        used = max_by(self._workload("accelerator_pod_processes", namespace), DEVICE)
 
         def of_devices(name: str, *more: str) -> str:
-            return f"({once(self._series(name, *more), DEVICE)} and {_ON_DEVICE} {used})"
+            return f"({max_by(self._series(name, *more), DEVICE)} and {_ON_DEVICE} {used})"
 
-        allocated = once(self._workload(families.POD_ALLOCATED, namespace), DEVICE)
+        allocated = max_by(self._workload(families.POD_ALLOCATED, namespace), DEVICE)
         return {
             **_summary(used, of_devices),
             "devices_allocated": _or_none(allocated, used),
@@ -110,15 +114,15 @@ class HistoryQueries:
 
     def _device(self, device: str, node: str) -> dict[str, str]:
         this = equal("device", device)
-        chosen = once(self._series(families.INFO, this, equal("node", node)), DEVICE)
+        chosen = max_by(self._series(families.INFO, this, equal("node", node)), DEVICE)
         return {
-            field: f"max({once(self._series(name, this), DEVICE)} * {_ON_DEVICE} {chosen})"
+            field: f"max({max_by(self._series(name, this), DEVICE)} * {_ON_DEVICE} {chosen})"
             for field, name in DEVICE_FIELDS.items()
         }
 
     def _pod(self, namespace: str, pod: str) -> dict[str, str]:
         def of_use(name: str) -> str:
-            return once(self._workload(name, namespace, pod), _USE)
+            return max_by(self._workload(name, namespace, pod), _USE)
 
         return {
             "utilization_ratio": f"avg({_by_device(of_use('accelerator_pod_utilization_ratio'))})",
@@ -129,14 +133,14 @@ class HistoryQueries:
         return series((name,), *self._matchers, *matchers)
 
     def _workload(self, name: str, namespace: str, pod: str | None = None) -> str:
-        """Under the names that a scrape with or without `honor_labels` gives."""
+        """Series with the labels of a scrape with `honor_labels` or of one without."""
         wanted = {"namespace": namespace} if pod is None else {"namespace": namespace, "pod": pod}
-        own = [matcher for label, value in wanted.items() for matcher in _own(label, value)]
+        own = [matcher for label, value in wanted.items() for matcher in _direct_labels(label, value)]
         exported = [equal(f"exported_{label}", value) for label, value in wanted.items()]
         return f"{self._series(name, *own)} or {self._series(name, *exported)}"
 
 
-def _own(label: str, value: str) -> tuple[str, str]:
+def _direct_labels(label: str, value: str) -> tuple[str, str]:
     return equal(label, value), equal(f"exported_{label}", "")
 
 
@@ -150,7 +154,7 @@ def _summary(devices: str, of_devices: Callable[..., str]) -> dict[str, str]:
 
 
 def _memory(used: str, total: str) -> dict[str, str]:
-    """Over devices that report both, so that one can be set beside the other."""
+    """Sums over devices that report both values, so that they can be compared."""
     return {
         "memory_used_bytes": f"sum({used} and {_ON_DEVICE} {total})",
         "memory_total_bytes": f"sum({total} and {_ON_DEVICE} {used})",
@@ -166,7 +170,7 @@ def _by_device(values: str) -> str:
 
 
 def _or_none(counted: str, among: str) -> str:
-    """A count that is 0, and not absent, where there are devices and none of them counts."""
+    """A count that is 0, not absent, if there are devices but none of them counts."""
     return f"count({counted}) or 0 * count({among})"
 
 
@@ -175,18 +179,18 @@ log = logging.getLogger(__name__)
 Values = list[float | None]
 
 _MOST_POINTS = 1440  # of a series
-_MOST_TARGETS = 1000  # whose devices' past is asked for: each device has 240 values an hour
+_MOST_TARGETS = 1000  # for which the history of each device is read: 240 values per device and hour
 _TARGETS_AT_ONCE = 50
-# For all queries of one answer, including the wait for a connection.
+# For all queries of one request, including the wait for a connection.
 _ANSWER_SECONDS = 10.0
 _DEVICES_SECONDS = 60.0  # for all devices of a cluster
-_ALONE_SECONDS = 30.0  # for which a store that failed is not asked
-_REFUSED = (400, 422)  # not understood, or more samples than the store is willing to load
+_PAUSE_SECONDS = 30.0  # without queries after a failure
+_REJECTED = (400, 422)  # invalid for this store, or more samples than its limit
 _ACROSS_CLUSTERS = ("fleet", "vendor", "model", "namespace")
 
 
-class Grid:
-    """Moments, a whole number of minutes apart, the same for whoever asks for the same stretch."""
+class TimeGrid:
+    """Points in time, a whole number of minutes apart. Equal ranges give equal grids."""
 
     def __init__(self, since: float, until: float) -> None:
         minutes = max(1, ceil((until - since) / MINUTE / _MOST_POINTS))
@@ -201,52 +205,52 @@ class Grid:
     def empty(self) -> Values:
         return [None] * self.points
 
-    def laid_out(self, values: Iterable[tuple[float, str]]) -> Values:
-        laid = self.empty()
+    def align(self, values: Iterable[tuple[float, str]]) -> Values:
+        aligned = self.empty()
         for at, text in values:
             place = round((at - self.start) / self.step)
             if 0 <= place < self.points:
-                laid[place] = finite(text)
-        return laid
+                aligned[place] = parse_number(text)
+        return aligned
 
 
-class _Standing:
-    """A circuit breaker: a store that failed is not queried for a while; then one query tries again. Changes
-    are logged."""
+class CircuitBreaker:
+    """Pauses the queries of a store that failed; after the pause, one query tries again. Logs changes."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._failed = False
-        self._refused = False
-        self._next_try = 0.0  # monotonic
+        self._rejected = False
+        self._next_try = 0.0  # monotonic clock
 
     @property
-    def left_alone(self) -> bool:
+    def is_open(self) -> bool:
+        """Whether queries are paused."""
         return self._failed and time.monotonic() < self._next_try
 
-    def asked(self) -> None:
-        self._next_try = time.monotonic() + _ALONE_SECONDS
+    def record_attempt(self) -> None:
+        self._next_try = time.monotonic() + _PAUSE_SECONDS
 
-    def answered(self) -> None:
+    def record_success(self) -> None:
         if self._failed:
-            log.info("a store tells the past again", extra=fields(cluster=self._cluster))
+            log.info("history queries work again", extra=fields(cluster=self._cluster))
         self._failed = False
 
-    def failed(self, error: KubeError) -> None:
-        said = fields(cluster=self._cluster, reason=error.reason.value, error=error.text)
-        if error.reason is Reason.TOO_LARGE or error.status in _REFUSED:  # of this question, not of the next
-            if not self._refused:
-                log.warning("a store refuses a question about the past", extra=said)
-            self._refused = True
+    def record_failure(self, error: KubeError) -> None:
+        details = fields(cluster=self._cluster, reason=error.reason.value, error=error.text)
+        if error.reason is Reason.TOO_LARGE or error.status in _REJECTED:  # the next query may be accepted
+            if not self._rejected:
+                log.warning("the store rejected a history query", extra=details)
+            self._rejected = True
             return
         if not self._failed:
-            log.warning("a store could not be asked for the past", extra=said)
+            log.warning("history query failed", extra=details)
         self._failed = True
-        self._next_try = time.monotonic() + _ALONE_SECONDS
+        self._next_try = time.monotonic() + _PAUSE_SECONDS
 
 
-class ClusterPast:
-    """Of one cluster."""
+class ClusterHistory:
+    """The history of one cluster in its store."""
 
     def __init__(self, cluster: str, entry: PrometheusEntry, *, loop_throttle: LoopThrottle) -> None:
         self.cluster = cluster
@@ -254,36 +258,36 @@ class ClusterPast:
         self._store = PromqlStore(entry)
         self._queries = HistoryQueries(self._store.matchers)
         self._loop_throttle = loop_throttle
-        self._standing = _Standing(cluster)
+        self._breaker = CircuitBreaker(cluster)
 
     @property
-    def left_alone(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether the store failed recently."""
-        return self._standing.left_alone
+        return self._breaker.is_open
 
     async def fields(
-        self, scope: Scope, key: str | None, node: str | None, namespace: str | None, grid: Grid
+        self, scope: HistoryScope, key: str | None, node: str | None, namespace: str | None, grid: TimeGrid
     ) -> dict[str, Values] | None:
-        """None: the store has no data, or does not answer in time."""
-        if self.left_alone:
+        """None: the store has no data, or does not respond in time."""
+        if self.is_paused:
             return None
-        self._standing.asked()
+        self._breaker.record_attempt()
         queries = self._queries.of(scope, key, node, namespace)
         try:
             async with _within(_ANSWER_SECONDS):
                 found = {field: await self._one(query, grid) for field, query in queries.items()}
         except KubeError as error:
-            self._standing.failed(error)
+            self._breaker.record_failure(error)
             return None
-        self._standing.answered()
+        self._breaker.record_success()
         return found
 
-    async def devices(self, grid: Grid) -> list[HistorySeries]:
-        """All; none, where there are too many nodes to ask for each device of theirs. Raises KubeError."""
+    async def devices(self, grid: TimeGrid) -> list[HistorySeries]:
+        """The history of each device; empty if there are too many nodes. Raises KubeError."""
         async with _within(_DEVICES_SECONDS):
             return await self._all_devices(grid)
 
-    async def _all_devices(self, grid: Grid) -> list[HistorySeries]:
+    async def _all_devices(self, grid: TimeGrid) -> list[HistorySeries]:
         found = await find_targets(self._store, self._loop_throttle)
         if len(found.targets) > _MOST_TARGETS:
             return []
@@ -298,16 +302,16 @@ class ClusterPast:
         await self._store.close()
 
     async def _of_targets(
-        self, targets: Iterable[Target], nodes: Mapping[TargetKey, str], grid: Grid
+        self, targets: Iterable[ScrapeTarget], nodes: Mapping[TargetKey, str], grid: TimeGrid
     ) -> list[HistorySeries]:
         by_device: dict[tuple[str, str], dict[str, Values]] = {}
         for field, query in self._queries.devices(target.key[1] for target in targets).items():
-            runs = await self._runs(query, grid)
+            found = await self._matrix(query, grid)
             async with self._loop_throttle.piece():
-                for run in decoded_runs(runs):
-                    node, device = nodes.get(target_key(run.metric)), run.metric.get("device")
+                for one in decoded_matrix(found):
+                    node, device = nodes.get(target_key(one.metric)), one.metric.get("device")
                     if node is not None and device is not None:
-                        by_device.setdefault((node, device), {})[field] = grid.laid_out(run.values)
+                        by_device.setdefault((node, device), {})[field] = grid.align(one.values)
         return [
             HistorySeries(
                 scope="device",
@@ -322,41 +326,41 @@ class ClusterPast:
             for (node, device), found in by_device.items()
         ]
 
-    async def _one(self, query: str, grid: Grid) -> Values:
-        """Of an expression that has one series, or none."""
-        runs = decoded_runs((await self._runs(query, grid))[:1])
-        return grid.laid_out(runs[0].values) if runs else grid.empty()
+    async def _one(self, query: str, grid: TimeGrid) -> Values:
+        """The values of an expression with at most one series."""
+        found = decoded_matrix((await self._matrix(query, grid))[:1])
+        return grid.align(found[0].values) if found else grid.empty()
 
-    async def _runs(self, query: str, grid: Grid) -> Sequence[msgspec.Raw]:
+    async def _matrix(self, query: str, grid: TimeGrid) -> Sequence[msgspec.Raw]:
         return await self._store.matrix(query, start=grid.start, end=grid.end, step=grid.step)
 
 
-class StoredPast:
+class StoredHistory:
     """The history of all clusters that have a store (a `HistoryStore`)."""
 
     def __init__(self, *, loop_throttle: LoopThrottle) -> None:
         self._loop_throttle = loop_throttle
-        self._pasts: dict[str, ClusterPast] = {}
-        self._without: frozenset[str] = frozenset()  # clusters of which no store knows anything
+        self._clusters: dict[str, ClusterHistory] = {}
+        self._without: frozenset[str] = frozenset()  # clusters without a store
 
     async def declare(self, entries: Iterable[ClusterEntry]) -> None:
-        """The whole list of clusters."""
+        """`entries` is the whole list of clusters."""
         stores = {entry.id: entry.prometheus for entry in entries if entry.gpu != "false"}
         self._without = frozenset(cluster for cluster, store in stores.items() if store is None)
-        for cluster, past in list(self._pasts.items()):
-            if stores.get(cluster) != past.entry:
-                del self._pasts[cluster]
-                await past.close()
+        for cluster, history in list(self._clusters.items()):
+            if stores.get(cluster) != history.entry:
+                del self._clusters[cluster]
+                await history.close()
         for cluster, store in stores.items():
-            if store is not None and cluster not in self._pasts:
-                self._pasts[cluster] = ClusterPast(cluster, store, loop_throttle=self._loop_throttle)
+            if store is not None and cluster not in self._clusters:
+                self._clusters[cluster] = ClusterHistory(cluster, store, loop_throttle=self._loop_throttle)
 
     async def close(self) -> None:
         await self.declare(())
 
     async def series(
         self,
-        scope: Scope,
+        scope: HistoryScope,
         key: str | None,
         *,
         cluster: str | None = None,
@@ -365,13 +369,13 @@ class StoredPast:
         since: float,
         until: float,
     ) -> HistorySeries | None:
-        grid = Grid(since, until)
-        pasts = self._asked(scope, key if scope == "cluster" else cluster)
-        if not pasts or not grid.points or any(past.left_alone for past in pasts):
+        grid = TimeGrid(since, until)
+        clusters = self._selected(scope, key if scope == "cluster" else cluster)
+        if not clusters or not grid.points or any(history.is_paused for history in clusters):
             return None
-        asked = (past.fields(scope, key, node, namespace, grid) for past in pasts)
-        parts = [part for part in await asyncio.gather(*asked) if part is not None]
-        if len(parts) < len(pasts):
+        queries = (history.fields(scope, key, node, namespace, grid) for history in clusters)
+        parts = [part for part in await asyncio.gather(*queries) if part is not None]
+        if len(parts) < len(clusters):
             return None
         found = parts[0] if scope in ("device", "pod") else _added(parts)
         if all(value is None for values in found.values() for value in values):
@@ -389,32 +393,32 @@ class StoredPast:
         )
 
     async def devices(self, since: float, until: float) -> list[HistorySeries]:
-        grid = Grid(since, until)
+        grid = TimeGrid(since, until)
         found: list[HistorySeries] = []
-        for past in list(self._pasts.values()):
+        for history in list(self._clusters.values()):
             try:
-                found += await past.devices(grid) if grid.points else []
+                found += await history.devices(grid) if grid.points else []
             except KubeError as error:
-                said = fields(cluster=past.cluster, reason=error.reason.value, error=error.text)
-                log.warning("a store could not be asked for the past of devices", extra=said)
+                details = fields(cluster=history.cluster, reason=error.reason.value, error=error.text)
+                log.warning("device history query failed", extra=details)
         return found
 
-    def _asked(self, scope: Scope, cluster: str | None) -> list[ClusterPast]:
-        """Sums over clusters are of all of them, or there are none."""
+    def _selected(self, scope: HistoryScope, cluster: str | None) -> list[ClusterHistory]:
+        """The clusters to query. A sum over clusters needs all of them: without one of them there is none."""
         if scope in _ACROSS_CLUSTERS:
-            return [] if self._without else list(self._pasts.values())
-        past = self._pasts.get(cluster or "")
-        return [] if past is None else [past]
+            return [] if self._without else list(self._clusters.values())
+        history = self._clusters.get(cluster or "")
+        return [] if history is None else [history]
 
 
 @asynccontextmanager
 async def _within(seconds: float) -> AsyncIterator[None]:
-    """Raises KubeError where it takes longer."""
+    """Raises KubeError if it takes longer."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise KubeError(Reason.TIMEOUT, f"the store did not answer within {seconds:g} s") from None
+        raise KubeError(Reason.TIMEOUT, f"the store did not respond within {seconds:g} s") from None
 
 
 def _added(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:

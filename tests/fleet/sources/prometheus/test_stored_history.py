@@ -1,4 +1,4 @@
-"""The past from stores: on one grid for all, added up over clusters, and never made up where one fails."""
+"""History from stores: on one grid, added up over clusters, and absent if a store fails."""
 
 import asyncio
 import logging
@@ -13,12 +13,17 @@ from aiohttp import web
 from tests.fleet.api_server.served import Handler, served
 from tests.fleet.loop import run
 
-import accelscope.fleet.sources.prometheus.past as past_module
+import accelscope.fleet.sources.prometheus.stored_history as history_module
 from accelscope.fleet.clusters import ClusterEntry, PrometheusEntry
-from accelscope.fleet.history import HistorySeries, Scope
-from accelscope.fleet.history.rings import DEVICE_FIELDS, POD_FIELDS, SUMMARY_FIELDS
-from accelscope.fleet.sources.prometheus import StoredPast
-from accelscope.fleet.sources.prometheus.past import Grid
+from accelscope.fleet.history_rings import (
+    DEVICE_FIELDS,
+    POD_FIELDS,
+    SUMMARY_FIELDS,
+    HistoryScope,
+    HistorySeries,
+)
+from accelscope.fleet.sources.prometheus import StoredHistory
+from accelscope.fleet.sources.prometheus.stored_history import TimeGrid
 from accelscope.fleet.sources.round import LoopThrottle
 
 START = 1_800_000_000.0
@@ -26,7 +31,7 @@ NODES = {"a:9400": "n1", "b:9400": "n2"}
 
 
 def store(value: float, *, devices: int = 2) -> Handler:
-    """Answers whatever is asked over time with one value but for counts, and a gap at the second moment."""
+    """Returns the same value for every range query, except for counts, with a gap at the second point."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         form = {name: values[0] for name, values in parse_qs((await request.read()).decode()).items()}
@@ -57,7 +62,7 @@ def answer(kind: str, result: object) -> web.Response:
 
 
 @asynccontextmanager
-async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
+async def history_of(**clusters: Handler | None) -> AsyncIterator[StoredHistory]:
     async with AsyncExitStack() as stack:
         entries = []
         for name, handler in clusters.items():
@@ -65,16 +70,18 @@ async def past_of(**clusters: Handler | None) -> AsyncIterator[StoredPast]:
             entries.append(
                 ClusterEntry(id=name, prometheus=None if url is None else PrometheusEntry(url=url))
             )
-        past = StoredPast(loop_throttle=LoopThrottle())
-        await past.declare(entries)
+        history = StoredHistory(loop_throttle=LoopThrottle())
+        await history.declare(entries)
         try:
-            yield past
+            yield history
         finally:
-            await past.close()
+            await history.close()
 
 
-async def asked(past: StoredPast, scope: Scope, key: str | None, **place: str) -> HistorySeries | None:
-    return await past.series(scope, key, since=START, until=START + 120, **place)
+async def read_series(
+    history: StoredHistory, scope: HistoryScope, key: str | None, **place: str
+) -> HistorySeries | None:
+    return await history.series(scope, key, since=START, until=START + 120, **place)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +94,10 @@ async def asked(past: StoredPast, scope: Scope, key: str | None, **place: str) -
         (START + 1, START + 2, START + 60, 60, 0),
     ],
 )
-def test_moments_are_whole_minutes_and_not_too_many(
+def test_points_of_a_grid_are_whole_minutes_and_limited(
     since: float, until: float, start: float, step: float, points: int
 ) -> None:
-    grid = Grid(since, until)
+    grid = TimeGrid(since, until)
     assert (grid.start, grid.step, grid.points) == (start, step, points)
 
 
@@ -102,12 +109,14 @@ def test_moments_are_whole_minutes_and_not_too_many(
         ("pod", "p", {"cluster": "berlin", "namespace": "ml"}, POD_FIELDS),
     ],
 )
-def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: tuple[str, ...]) -> None:
-    """Others may have no store, or one that fails."""
+def test_history_of_one_cluster_needs_only_its_store(
+    scope: HistoryScope, key: str, place: dict[str, str], fields: tuple[str, ...]
+) -> None:
+    """Other clusters may have no store, or one that fails."""
 
     async def read() -> HistorySeries | None:
-        async with past_of(berlin=store(10.0), oslo=None, rome=lambda _: no_answer()) as past:
-            return await asked(past, scope, key, **place)
+        async with history_of(berlin=store(10.0), oslo=None, rome=lambda _: no_response()) as history:
+            return await read_series(history, scope, key, **place)
 
     series = run(read())
     assert series is not None
@@ -127,20 +136,20 @@ def test_of_one_cluster(scope: Scope, key: str, place: dict[str, str], fields: t
         ("pod", "p", {"cluster": "berlin", "namespace": "ml"}),
     ],
 )
-def test_a_store_without_data_returns_none(scope: Scope, key: str, place: dict[str, str]) -> None:
-    """Whoever asks has the last minutes, and shows those rather than a line of gaps."""
+def test_a_store_without_data_returns_none(scope: HistoryScope, key: str, place: dict[str, str]) -> None:
+    """The API then returns the minutes in memory instead of a series of gaps."""
 
-    async def knows_nothing(_: web.BaseRequest) -> web.StreamResponse:
+    async def without_data(_: web.BaseRequest) -> web.StreamResponse:
         return answer("matrix", [])
 
     async def read() -> HistorySeries | None:
-        async with past_of(berlin=knows_nothing) as past:
-            return await asked(past, scope, key, **place)
+        async with history_of(berlin=without_data) as history:
+            return await read_series(history, scope, key, **place)
 
     assert run(read()) is None
 
 
-async def no_answer() -> web.StreamResponse:
+async def no_response() -> web.StreamResponse:
     return web.Response(status=500)
 
 
@@ -153,33 +162,35 @@ async def hang(_: web.BaseRequest) -> web.StreamResponse:
     ("scope", "key"), [("cluster", "oslo"), ("fleet", None)], ids=["its own", "a sum with it"]
 )
 def test_a_store_that_hangs_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: Scope, key: str | None
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scope: HistoryScope, key: str | None
 ) -> None:
-    """Not even to have one of its connections, and again only after a while."""
-    monkeypatch.setattr(past_module, "_ANSWER_SECONDS", 4.0)  # in which the other store answers for sure
-    monkeypatch.setattr(past_module, "_ALONE_SECONDS", 3600.0)
+    """Not even for a free connection; the next query follows after a pause."""
+    monkeypatch.setattr(history_module, "_ANSWER_SECONDS", 4.0)  # enough for the other store
+    monkeypatch.setattr(history_module, "_PAUSE_SECONDS", 3600.0)
 
     async def read() -> None:
         async with served(hang) as place, served(store(10.0)) as other:
-            past = StoredPast(loop_throttle=LoopThrottle())
+            history = StoredHistory(loop_throttle=LoopThrottle())
             slow = PrometheusEntry(url=place.url, timeout_seconds=3600.0)
             quick = PrometheusEntry(url=other.url)
-            await past.declare(
+            await history.declare(
                 [ClusterEntry(id="oslo", prometheus=slow), ClusterEntry(id="berlin", prometheus=quick)]
             )
             try:
-                answers = await asyncio.gather(*(asked(past, scope, key) for _ in range(9)))  # connections: 8
+                answers = await asyncio.gather(
+                    *(read_series(history, scope, key) for _ in range(9))
+                )  # connections: 8
                 assert answers == [None] * 9
-                seen = len(place.asked)
-                assert await asked(past, scope, key) is None
-                assert len(place.asked) == seen
-                assert await asked(past, "cluster", "berlin") is not None
+                seen = len(place.requests)
+                assert await read_series(history, scope, key) is None
+                assert len(place.requests) == seen
+                assert await read_series(history, "cluster", "berlin") is not None
             finally:
-                await past.close()
+                await history.close()
 
     run(read())
-    [said] = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert said.__dict__["fields"]["cluster"] == "oslo"
+    [messages] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert messages.__dict__["fields"]["cluster"] == "oslo"
 
 
 def test_a_failed_store_is_tried_again_by_a_single_query(
@@ -187,28 +198,28 @@ def test_a_failed_store_is_tried_again_by_a_single_query(
 ) -> None:
     caplog.set_level(logging.INFO, "accelscope.fleet")
     now = 1000.0
-    monkeypatch.setattr(past_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(history_module, "time", SimpleNamespace(monotonic=lambda: now))
     well = False
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        return await (store(10.0)(request) if well else no_answer())
+        return await (store(10.0)(request) if well else no_response())
 
     async def read() -> None:
         nonlocal now, well
-        async with past_of(berlin=handler) as past:
-            assert await asked(past, "cluster", "berlin") is None
+        async with history_of(berlin=handler) as history:
+            assert await read_series(history, "cluster", "berlin") is None
             now += 31
-            assert await asked(past, "cluster", "berlin") is None
+            assert await read_series(history, "cluster", "berlin") is None
             well = True
-            assert await asked(past, "cluster", "berlin") is None
+            assert await read_series(history, "cluster", "berlin") is None
             now += 31
-            tried = await asyncio.gather(*(asked(past, "cluster", "berlin") for _ in range(3)))
+            tried = await asyncio.gather(*(read_series(history, "cluster", "berlin") for _ in range(3)))
             assert [series is None for series in tried] == [False, True, True]
-            assert await asked(past, "cluster", "berlin") is not None
+            assert await read_series(history, "cluster", "berlin") is not None
 
     run(read())
-    said = [record.getMessage() for record in caplog.records if record.name == past_module.__name__]
-    assert said == ["a store could not be asked for the past", "a store tells the past again"]
+    messages = [record.getMessage() for record in caplog.records if record.name == history_module.__name__]
+    assert messages == ["history query failed", "history queries work again"]
 
 
 @pytest.mark.parametrize("status", [400, 422])
@@ -220,16 +231,16 @@ async def test_a_rejected_query_does_not_affect_the_next(status: int) -> None:
         many = float(form["end"][0]) - float(form["start"][0]) > 3600
         return web.Response(status=status) if many else await long(request)
 
-    async with past_of(berlin=handler) as past:
-        assert await past.series("cluster", "berlin", since=START - 86400, until=START) is None
-        assert await asked(past, "cluster", "berlin") is not None
+    async with history_of(berlin=handler) as history:
+        assert await history.series("cluster", "berlin", since=START - 86400, until=START) is None
+        assert await read_series(history, "cluster", "berlin") is not None
 
 
 @pytest.mark.parametrize("scope", ["fleet", "vendor", "model", "namespace"])
-def test_sums_are_over_all_clusters(scope: Scope) -> None:
+def test_sums_are_over_all_clusters(scope: HistoryScope) -> None:
     async def read() -> HistorySeries | None:
-        async with past_of(berlin=store(10.0), oslo=store(30.0, devices=6)) as past:
-            return await asked(past, scope, None if scope == "fleet" else "x")
+        async with history_of(berlin=store(10.0), oslo=store(30.0, devices=6)) as history:
+            return await read_series(history, scope, None if scope == "fleet" else "x")
 
     series = run(read())
     assert series is not None
@@ -241,28 +252,28 @@ def test_sums_are_over_all_clusters(scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    "others", [{"oslo": None}, {"oslo": lambda _: no_answer()}], ids=["no store", "a store that fails"]
+    "others", [{"oslo": None}, {"oslo": lambda _: no_response()}], ids=["no store", "a store that fails"]
 )
 def test_there_is_no_sum_if_a_cluster_is_missing(others: dict[str, Handler | None]) -> None:
     async def read() -> HistorySeries | None:
-        async with past_of(berlin=store(10.0), **others) as past:
-            return await asked(past, "fleet", None)
+        async with history_of(berlin=store(10.0), **others) as history:
+            return await read_series(history, "fleet", None)
 
     assert run(read()) is None
 
 
 async def test_a_removed_or_changed_cluster_is_not_queried() -> None:
-    async with past_of(berlin=store(10.0)) as past:
-        assert await asked(past, "cluster", "berlin") is not None
-        await past.declare([ClusterEntry(id="berlin")])
-        assert await asked(past, "cluster", "berlin") is None
-        assert await asked(past, "fleet", None) is None
+    async with history_of(berlin=store(10.0)) as history:
+        assert await read_series(history, "cluster", "berlin") is not None
+        await history.declare([ClusterEntry(id="berlin")])
+        assert await read_series(history, "cluster", "berlin") is None
+        assert await read_series(history, "fleet", None) is None
 
 
-def test_devices_of_all_clusters_that_answer() -> None:
+def test_devices_of_clusters_that_respond_are_returned() -> None:
     async def read() -> list[HistorySeries]:
-        async with past_of(berlin=store(10.0), oslo=lambda _: no_answer()) as past:
-            return await past.devices(START, START + 120)
+        async with history_of(berlin=store(10.0), oslo=lambda _: no_response()) as history:
+            return await history.devices(START, START + 120)
 
     found = run(read())
     assert {(series.cluster, series.node, series.key) for series in found} == {
@@ -274,19 +285,19 @@ def test_devices_of_all_clusters_that_answer() -> None:
 
 
 def test_devices_of_a_store_that_hangs_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_module, "_DEVICES_SECONDS", 4.0)
+    monkeypatch.setattr(history_module, "_DEVICES_SECONDS", 4.0)
 
     async def read() -> list[HistorySeries]:
         async with served(hang) as slow, served(store(10.0)) as quick:
-            past = StoredPast(loop_throttle=LoopThrottle())
+            history = StoredHistory(loop_throttle=LoopThrottle())
             entries = {
                 "oslo": PrometheusEntry(url=slow.url, timeout_seconds=3600.0),
                 "berlin": PrometheusEntry(url=quick.url),
             }
-            await past.declare([ClusterEntry(id=id_, prometheus=entry) for id_, entry in entries.items()])
+            await history.declare([ClusterEntry(id=id_, prometheus=entry) for id_, entry in entries.items()])
             try:
-                return await past.devices(START, START + 120)
+                return await history.devices(START, START + 120)
             finally:
-                await past.close()
+                await history.close()
 
     assert {series.cluster for series in run(read())} == {"berlin"}

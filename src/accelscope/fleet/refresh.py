@@ -1,4 +1,4 @@
-"""Runs one cluster of the list: its session, its Node informer, its reachability probe and its sources.
+"""Keeps the store current: runs each cluster of the list, reloads the list, and drives the store's clock.
 
 Each cluster has its own connections, limits and tasks, so that a failing cluster does not affect the others.
 """
@@ -7,12 +7,14 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec import structs
 
+from accelscope.config import ConfigError
 from accelscope.config.log import fields
 from accelscope.fleet.api_server import Informer, Session
 from accelscope.fleet.api_server.objects import (
@@ -23,7 +25,6 @@ from accelscope.fleet.api_server.objects import (
     pod_key,
 )
 from accelscope.fleet.clusters import AgentsEntry, ClusterEntry, ExecEntry
-from accelscope.fleet.refresh.source_loop import Pacing, SourceLoop
 from accelscope.fleet.rows import (
     ClusterSource,
     ClusterView,
@@ -38,7 +39,7 @@ from accelscope.fleet.sources.agents import AgentsSource, AgentTransport, Direct
 from accelscope.fleet.sources.annotations import AnnotationsSource
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.prometheus import PrometheusSource
-from accelscope.fleet.sources.round import LoopThrottle, RequestPacer
+from accelscope.fleet.sources.round import LoopThrottle, Pacing, RequestPacer, SourceLoop
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.kube.listwatch import all_nodes, pods_in
@@ -65,7 +66,7 @@ class Reachability:
 
 
 class ReachabilityProbe:
-    """Checks with one small request per interval that the API server answers and accepts the credentials. An
+    """Checks with one small request per interval that the API server responds and accepts the credentials. An
     open watch does not show this: it stays open after its token is revoked."""
 
     def __init__(
@@ -155,8 +156,8 @@ _INTERVALS_MISSED = 3
 class AgentCoverage:
     """The nodes whose GPUs an agent reports, which therefore need no commands in driver pods.
 
-    The age of the reading counts, not the time of the answer: an agent whose collection hangs still answers
-    that nothing has changed. Only vendors whose devices can be read in driver pods matter.
+    The age of the reading counts, not the time of the response: an agent whose collection hangs still
+    responds that nothing has changed. Only vendors whose devices can be read in driver pods matter.
     """
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.time) -> None:
@@ -423,7 +424,7 @@ class ClusterRun:
         )
 
     def _probed(self) -> None:
-        """Wakes sources that failed because the server was unreachable, once it answers again."""
+        """Wakes sources that failed because the server was unreachable, once it responds again."""
         assert self._probe is not None
         if self._probe.result.reachable:
             for loop in self.loops:
@@ -478,3 +479,175 @@ class ClusterRun:
 
 
 _CONNECTION_REASONS = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS, Reason.UNAUTHORIZED})
+
+# --- All clusters of the list -------------------------------------------------
+
+READY_AFTER_SECONDS = 30.0  # even if some clusters were not tried yet
+_TICK_SECONDS = 1.0
+_MORE_SECONDS = 0.01  # between two ticks while the store has more to do
+_RESTART_SECONDS = 10.0  # before a cluster is restarted after an unexpected error
+
+
+class ClusterList(Protocol):
+    def changed(self) -> bool: ...
+
+    def load(self) -> tuple[ClusterEntry, ...]:
+        """Raises ConfigError."""
+        ...
+
+
+class Engine:
+    def __init__(
+        self,
+        store: FleetStore,
+        clusters: ClusterList,
+        *,
+        pacing: Pacing,
+        each_minute: Callable[[float], Awaitable[None]],
+        each_list: Callable[[Sequence[ClusterEntry]], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`each_minute` is called with the time in seconds since the epoch, `each_list` with the list of
+        clusters at the start and after each change. Raises ConfigError if the list cannot be read."""
+        self._store = store
+        self._list = clusters
+        self._pacing = pacing
+        self._each_minute = each_minute
+        self._each_list = each_list
+        self._clock = clock
+        self._entries = clusters.load()
+        store.declare([declared_view(entry) for entry in self._entries])
+        self.loop_throttle = LoopThrottle()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runs: dict[str, ClusterRun] = {}
+        self._started_at = time.monotonic()
+        self.lag_seconds = 0.0  # delay of the last tick: how long the event loop was blocked
+        self.reloads: dict[str, int] = {}  # of the list, by result
+
+    @property
+    def runs(self) -> Mapping[str, ClusterRun]:
+        return self._runs
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        await self._pass_list_on()
+        for entry in self._entries:
+            self._start(entry)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._tick())
+                group.create_task(self._count_minutes())
+        finally:
+            await self._stop(list(self._tasks))
+
+    async def refresh(self, cluster: str) -> None:
+        """Refreshes one cluster and returns when it is done. Does nothing if it is not in the list."""
+        run = self._runs.get(cluster)
+        if run is not None:
+            await run.refresh()
+
+    def unready(self) -> str | None:
+        """Why the fleet is not ready; None: it is ready."""
+        tried = sum(run.tried for run in self._runs.values())
+        waiting = len(self._entries) - tried
+        if not waiting or time.monotonic() - self._started_at > READY_AFTER_SECONDS:
+            return None
+        return f"{waiting} of {len(self._entries)} clusters were not tried yet"
+
+    async def _tick(self) -> None:
+        due = time.monotonic()
+        while True:
+            try:
+                while self._store.tick(self._clock()):
+                    await asyncio.sleep(_MORE_SECONDS)
+            except Exception:
+                log.exception("unexpected error in the store's tick")
+            try:
+                if self._list.changed():
+                    await self._reload()
+            except Exception:
+                log.exception("unexpected error while reloading the list of clusters")
+            due = max(due + _TICK_SECONDS, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            self.lag_seconds = max(0.0, time.monotonic() - due)
+
+    async def _count_minutes(self) -> None:
+        """Aligned to the wall clock, so that several processes record the same minutes."""
+        while True:
+            await asyncio.sleep(60 - self._clock() % 60)
+            try:
+                await self._each_minute(self._clock())
+            except Exception:
+                log.exception("unexpected error while recording a minute")
+
+    async def _reload(self) -> None:
+        try:
+            entries = self._list.load()
+        except ConfigError as error:
+            self._count("rejected")
+            log.error("the new list of clusters is invalid, the old one stays: %s", error)  # noqa: TRY400
+            return
+        before = {entry.id: entry for entry in self._entries}
+        after = {entry.id: entry for entry in entries}
+        ended = [id_ for id_, entry in before.items() if after.get(id_) != entry]
+        await self._stop([id_ for id_ in ended if id_ in self._tasks])
+        self._apply(entries, before)
+        await self._pass_list_on()
+        self._count("applied")
+        log.info(
+            "list of clusters reloaded",
+            extra=fields(
+                added=",".join(after.keys() - before.keys()),
+                removed=",".join(before.keys() - after.keys()),
+                changed=",".join(id_ for id_ in ended if id_ in after),
+            ),
+        )
+
+    async def _pass_list_on(self) -> None:
+        if self._each_list is not None:
+            await self._each_list(self._entries)
+
+    def _apply(self, entries: Sequence[ClusterEntry], before: Mapping[str, ClusterEntry]) -> None:
+        """If an id now belongs to another cluster, its old readings are dropped."""
+        self._entries = tuple(entries)
+        others = [e.id for e in entries if e.id in before and not _same_cluster(e, before[e.id])]
+        self._store.declare([declared_view(entry) for entry in entries], others=others)
+        for entry in entries:
+            if entry.id not in self._tasks:
+                self._start(entry)
+
+    def _start(self, entry: ClusterEntry) -> None:
+        run = ClusterRun(
+            entry, self._store, pacing=self._pacing, loop_throttle=self.loop_throttle, clock=self._clock
+        )
+        self._runs[entry.id] = run
+        self._tasks[entry.id] = asyncio.create_task(self._run_cluster(run), name=f"cluster {entry.id}")
+
+    async def _run_cluster(self, run: ClusterRun) -> None:
+        while True:
+            try:
+                await run.run()
+            except Exception:
+                log.exception("unexpected error in a cluster", extra=fields(cluster=run.entry.id))
+                await asyncio.sleep(_RESTART_SECONDS)
+            else:
+                return
+
+    async def _stop(self, ids: Sequence[str]) -> None:
+        tasks = [self._tasks.pop(id_) for id_ in ids]
+        for id_ in ids:
+            del self._runs[id_]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _count(self, result: str) -> None:
+        self.reloads[result] = self.reloads.get(result, 0) + 1
+
+
+def _same_cluster(entry: ClusterEntry, before: ClusterEntry) -> bool:
+    return (entry.access, entry.prometheus, entry.gpu == "false") == (
+        before.access,
+        before.prometheus,
+        before.gpu == "false",
+    )

@@ -65,7 +65,7 @@ class Hysteresis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DetectorResult:
     """The result of a detector for one minute, by slot. Where `judged` is false, data is missing and the
     state of the anomaly does not change."""
 
@@ -112,7 +112,7 @@ class AnomalyTracker:
     def active_in(self, here: slice) -> ActiveAnomalies:
         return ActiveAnomalies(self.active[here], self.threshold[here])
 
-    def step(self, here: slice, finding: Finding) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def step(self, here: slice, finding: DetectorResult) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Records a minute. Returns the slots where an anomaly began and those where one ended."""
         judged, hysteresis = finding.judged, self._hysteresis
         minutes, active, lasted = self._minutes[here], self.active[here], self._lasted[here]
@@ -213,7 +213,7 @@ W_contra = TypeVar("W_contra", contravariant=True)
 class Detector(Protocol[W_contra]):
     hysteresis: Hysteresis
 
-    def find(self, window: W_contra, anomalies: ActiveAnomalies, /) -> Finding: ...
+    def find(self, window: W_contra, anomalies: ActiveAnomalies, /) -> DetectorResult: ...
 
     def describe(self, tracker: AnomalyTracker, slot: int) -> str:
         """The text that users see."""
@@ -226,7 +226,7 @@ class OverheatingDetector:
 
     hysteresis = Hysteresis(needed=3, of=RECENT_MINUTES, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
         temperature, now = window.temperature[:, :-RECENT_MINUTES], window.temperature[:, -1]
         lately = _warming_mean(window.mean_power)
         highest = np.fmax(lately[:, -1], window.mean_power[:, -1])[:, None]
@@ -239,7 +239,7 @@ class OverheatingDetector:
         enough = (_count_present(temperature) >= MIN_BASELINE_MINUTES) & (
             seen.minutes >= _MIN_SIMILAR_MINUTES
         )
-        return Finding(
+        return DetectorResult(
             anomalous=now > np.where(anomalies.active, anomalies.threshold, threshold),
             judged=~np.isnan(now) & (enough | anomalies.active),
             now=now,
@@ -258,9 +258,9 @@ class NeighbourTemperatureDetector:
 
     hysteresis = Hysteresis(needed=4, of=5, end=10)
 
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
         now, others = window.temperature[:, -1], window.neighbour_temperature
-        return Finding(
+        return DetectorResult(
             anomalous=now > others + _NEIGHBOUR_MARGIN,
             judged=~np.isnan(now),
             now=now,
@@ -279,7 +279,7 @@ class LowPowerDetector:
 
     hysteresis = Hysteresis(needed=4, of=5, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
         power, now = window.power[:, :-RECENT_MINUTES], window.power[:, -1]
         busy, busy_now = window.utilization[:, :-RECENT_MINUTES], window.utilization[:, -1]
         ages = np.arange(window.power.shape[1] - 1, RECENT_MINUTES - 1, -1)
@@ -295,7 +295,7 @@ class LowPowerDetector:
             seen.minutes >= _MIN_SIMILAR_MINUTES
         )
         worth = busy_now >= _MIN_UTILIZATION
-        return Finding(
+        return DetectorResult(
             anomalous=worth & (now < np.where(anomalies.active, anomalies.threshold, threshold)),
             judged=~np.isnan(now) & ~np.isnan(busy_now) & ((worth & enough) | anomalies.active),
             now=now,
@@ -312,9 +312,9 @@ class LowPowerDetector:
 class ThrottlingDetector:
     hysteresis = Hysteresis(needed=3, of=5, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
         rare = window.throttled_before <= 0.2
-        return Finding(
+        return DetectorResult(
             anomalous=window.throttled & (rare | anomalies.active),
             judged=window.seen & (~np.isnan(window.throttled_before) | anomalies.active),
             now=window.temperature[:, -1],
@@ -329,9 +329,9 @@ class ThrottlingDetector:
 class MemoryErrorDetector:
     hysteresis = Hysteresis(needed=1, of=1, end=1)
 
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
         now = window.memory_errors
-        return Finding(anomalous=now >= 1, judged=window.seen & ~np.isnan(now), now=now)
+        return DetectorResult(anomalous=now >= 1, judged=window.seen & ~np.isnan(now), now=now)
 
     def describe(self, tracker: AnomalyTracker, slot: int) -> str:
         count = int(tracker.now[slot])
@@ -343,9 +343,9 @@ class ErrorCodeDetector:
 
     hysteresis = Hysteresis(needed=1, of=1, end=1)
 
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
         now = window.errors
-        return Finding(anomalous=now >= 3, judged=window.seen & ~np.isnan(now), now=now)
+        return DetectorResult(anomalous=now >= 3, judged=window.seen & ~np.isnan(now), now=now)
 
     def describe(self, tracker: AnomalyTracker, slot: int) -> str:
         return f"{int(tracker.now[slot])} errors in {ERROR_MINUTES} minutes"
@@ -357,7 +357,7 @@ class StuckJobDetector:
 
     hysteresis = Hysteresis(needed=1, of=1, end=2)
 
-    def find(self, window: JobWindow, anomalies: ActiveAnomalies, /) -> Finding:
+    def find(self, window: JobWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
         known, busy = ~np.isnan(window.memory), window.utilization > _BUSY
         earlier, newest = slice(None, -_STUCK_MINUTES), slice(-_STUCK_MINUTES, None)
         minutes = np.count_nonzero(known[:, earlier], axis=1)
@@ -371,7 +371,7 @@ class StuckJobDetector:
         begins = (
             idle & worked & (minutes >= MIN_BASELINE_MINUTES) & ~(window.idle_minutes < _STUCK_MINUTES - 1)
         )
-        return Finding(
+        return DetectorResult(
             anomalous=keeps_memory & np.where(active, ~busy[:, -1], begins),
             judged=known[:, -1],
             now=now,
@@ -392,7 +392,7 @@ class LeakDetector:
 
     hysteresis = Hysteresis(needed=30, of=32, end=15)
 
-    def find(self, window: JobWindow, _: ActiveAnomalies, /) -> Finding:
+    def find(self, window: JobWindow, _: ActiveAnomalies, /) -> DetectorResult:
         length = _PARTS * _PART_MINUTES
         newest, now = window.memory[:, -length:], window.memory[:, -1]
         parts = newest.reshape(len(newest) * _PARTS, _PART_MINUTES)
@@ -411,7 +411,7 @@ class LeakDetector:
         )
         anomalous = steady & (mean * _PARTS >= _NOISE_FACTOR * noise)
         anomalous &= (hourly >= _MIN_HOURLY_GROWTH * window.capacity) & (left <= _FULL_WITHIN_HOURS)
-        return Finding(anomalous=enough & anomalous, judged=~np.isnan(now), now=hourly, median=left)
+        return DetectorResult(anomalous=enough & anomalous, judged=~np.isnan(now), now=hourly, median=left)
 
     def describe(self, tracker: AnomalyTracker, slot: int) -> str:
         hourly, left = tracker.now[slot] / GIB, max(tracker.median[slot], 0.0)
@@ -428,7 +428,7 @@ class DeviceJobDetector:
         self.describe = job.describe
         self._job = job
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> Finding:
+    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
         ages = np.arange(window.memory.shape[1] - 1, -1, -1)
         of_others = ages > window.same_pods[:, None]
         own = replace(
@@ -446,7 +446,7 @@ def similar_power(limit: npt.NDArray[Any], power: npt.NDArray[Any]) -> npt.NDArr
 
 
 def _warming_mean(values: Window) -> Window:
-    """The mean over each minute and those before it that still warm the device; NaN is left out."""
+    """The mean over each minute and those before it that still warm the device; NaN is omitted."""
     known = ~np.isnan(values)
     sums = np.cumsum(np.where(known, values, 0), axis=1, dtype=np.float64)
     counts = np.cumsum(known, axis=1)

@@ -10,14 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.config.log import fields
-from accelscope.fleet.history import History
-from accelscope.fleet.history.history import DEVICE_KEY, POD_KEY, Rows, fresh, rows_at
-from accelscope.fleet.history.rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
-from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.fleet.store.query import Positions
-from accelscope.fleet.store.summary import Groups, Values, grouped, runs
-from accelscope.fleet.store.table import Table
-from accelscope.fleet.trends.detectors import (
+from accelscope.fleet.detectors import (
     ERROR_MINUTES,
     MIN_BASELINE_MINUTES,
     RECENT_MINUTES,
@@ -41,6 +34,12 @@ from accelscope.fleet.trends.detectors import (
     extend,
     similar_power,
 )
+from accelscope.fleet.history import DEVICE_KEY, POD_KEY, FleetHistory, Rows, fresh_positions, rows_at
+from accelscope.fleet.history_rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
+from accelscope.fleet.store.fleet_store import FleetStore
+from accelscope.fleet.store.query import Positions
+from accelscope.fleet.store.summary import Groups, Values, group_rows, number_runs
+from accelscope.fleet.store.table import ColumnTable
 from accelscope.model import FAULT_THROTTLES
 
 log = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ class AnomalyMarks(Generic[W]):
         return found
 
 
-_MAX_NEIGHBOURS = 16  # of one model on one node: more are left out
+_MAX_NEIGHBOURS = 16  # of one model on one node: more are ignored
 _MIN_NEIGHBOURS = 3
 _GROUPS_AT_ONCE = 1000
 
@@ -195,7 +194,7 @@ class DeviceReadings:
 
 def read_devices(store: FleetStore) -> DeviceReadings:
     table = store.devices
-    here = fresh(table)
+    here = fresh_positions(table)
     models = table.texts("model").texts
     pods, device = _pods_on(store, here)
     first = _firsts(store.pods, pods, device)  # a pod with two containers counts once
@@ -220,7 +219,7 @@ def read_devices(store: FleetStore) -> DeviceReadings:
 def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDArray[np.intp]]:
     """Positions of the rows of fresh pods on these devices, and the index of each one's device in
     `devices`."""
-    pods = fresh(store.pods)
+    pods = fresh_positions(store.pods)
     linked = store.pods.linked(pods, store.devices)
     places = np.full(len(store.devices.whole_column("id")) + 1, -1, np.intp)  # the last one is NOWHERE's
     places[devices] = np.arange(len(devices))
@@ -228,22 +227,22 @@ def _pods_on(store: FleetStore, devices: Positions) -> tuple[Positions, npt.NDAr
     return pods[device >= 0], device[device >= 0]
 
 
-def _firsts(table: Table[Any], pods: Positions, device: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def _firsts(table: ColumnTable[Any], pods: Positions, device: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """The index of the first row of each pod on each device."""
     pod = _pod_runs(table, pods)
     sizes = int(pod.max(initial=0)) + 1, int(device.max(initial=0)) + 1
-    pairs, _ = grouped((pod, device), sizes, len(pods))
+    pairs, _ = group_rows((pod, device), sizes, len(pods))
     first = np.full(pairs.count, len(pods), np.intp)
     np.minimum.at(first, pairs.of, np.arange(len(pods)))
     return first
 
 
-def _pod_runs(table: Table[Any], pods: Positions) -> npt.NDArray[np.int64]:
+def _pod_runs(table: ColumnTable[Any], pods: Positions) -> npt.NDArray[np.int64]:
     """Numbers the pods: the rows of a pod on one node are adjacent."""
-    return runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
+    return number_runs(table.nodes(pods), table.column("namespace", pods), table.column("pod", pods))
 
 
-def _throttled_by_fault(table: Table[Any]) -> Mask:
+def _throttled_by_fault(table: ColumnTable[Any]) -> Mask:
     """By code of the column `throttled`."""
     return np.array(
         [
@@ -264,14 +263,14 @@ class PodReadings:
 
 def read_pods(store: FleetStore) -> PodReadings:
     table = store.pods
-    everywhere = fresh(store.devices)
+    everywhere = fresh_positions(store.devices)
     here, device = _pods_on(store, everywhere)
     pods = _pod_runs(table, here)
     count = int(pods[-1]) + 1 if len(pods) else 0
     share = table.column("memory_share_bytes", here)
     whole = store.devices.column("memory_total_bytes", everywhere)[device]
     room = np.where(np.isnan(share), whole, share)
-    items, (pod_of, _) = grouped((pods, device), (max(count, 1), len(everywhere) + 1), len(here))
+    items, (pod_of, _) = group_rows((pods, device), (max(count, 1), len(everywhere) + 1), len(here))
     capacity = Groups(pod_of, count).sums(items.maxima(room))
     idle = -Groups(pods, count).maxima(-table.column("idle_seconds", here)) / 60
     first = np.flatnonzero(np.diff(pods, prepend=-1))
@@ -358,13 +357,13 @@ class MeanPower:
         self._taken_at[slots] = taken_at
 
     def window(self, here: slice, power: Window) -> Window:
-        """`power` holds the samples, which are used where there is no energy counter."""
+        """`power` contains the samples, which are used where there is no energy counter."""
         places = np.arange(self._minute - _HOUR + 1, self._minute + 1) % _HOUR
         watts = self._watts[places, here].T
         return np.where(watts > 0, watts, power)
 
 
-class DevicePast:
+class DeviceHistory:
     """The past of devices that is not in the rings, by slot: errors, throttled minutes, and when the pods
     changed. It is reset when a slot is reused for another device."""
 
@@ -465,11 +464,11 @@ class Trends:
     """Call `update` after each recorded minute. It runs in the event loop, and yields every few
     milliseconds."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: FleetHistory) -> None:
         self._history = history
         self._devices = AnomalyMarks(history.devices, _DEVICE_DETECTORS)
         self._pods = AnomalyMarks(history.pods, _POD_DETECTORS)
-        self._past = DevicePast()
+        self._device_history = DeviceHistory()
         self._over_limit = False
 
     @property
@@ -493,7 +492,7 @@ class Trends:
         slots = await readings.rows.slots(rings.find)
         self._pods.begin_minute()
         here = slots != NOWHERE
-        by_slot = _BySlot(len(rings.lives), slots[here])
+        by_slot = _SlotArray(len(rings.lives), slots[here])
         capacity, idle = by_slot.put(readings.capacity[here]), by_slot.put(readings.idle_minutes[here])
         measured = np.zeros(len(rings.lives), np.bool_)
         for part, hour in _windows_by_slot(rings):
@@ -510,7 +509,7 @@ class Trends:
         return measured
 
     async def _check_devices(self, store: FleetStore, measured_pods: Mask) -> None:
-        rings, past = self._history.devices, self._past
+        rings, past = self._history.devices, self._device_history
         minute = rings.last
         assert minute is not None
         readings = read_devices(store)
@@ -532,7 +531,7 @@ class Trends:
         past.take_errors(slots, readings.ecc_uncorrected[here], readings.errors[here])
         past.take_throttled(slots, readings.throttled[here])
         past.take_pods(slots, pod_device_slots[placed], pod_slots[placed], minute)
-        by_slot = _BySlot(len(rings.lives), slots)
+        by_slot = _SlotArray(len(rings.lives), slots)
         limit, capacity = by_slot.put(readings.power_limit[here]), by_slot.put(readings.capacity[here])
         neighbour_temperature, measured_by_pods = by_slot.put(neighbours[here]), by_slot.put(measured[here])
         unknown = np.full(len(rings.lives), np.nan, np.float32)
@@ -585,7 +584,7 @@ async def _mark(store: FleetStore, kind: Literal["device", "pod"], texts: Mappin
         store.set_unusual(kind, dict(items[start : start + _MARKS_AT_ONCE]))
 
 
-class _BySlot:
+class _SlotArray:
     """Values of rows by their slots; NaN elsewhere."""
 
     def __init__(self, length: int, slots: Slots) -> None:

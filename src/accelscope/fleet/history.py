@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accelscope.config.log import fields
-from accelscope.fleet.history import state_file
-from accelscope.fleet.history.rings import (
+from accelscope.fleet.history_rings import (
     DEVICE_FIELDS,
     MINUTE,
     NOWHERE,
@@ -28,13 +27,14 @@ from accelscope.fleet.history.rings import (
     Key,
     Rings,
     Slots,
+    StateFile,
     SummaryScope,
 )
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.node_rows import FRESH, UNHEALTHY
 from accelscope.fleet.store.query import Positions
-from accelscope.fleet.store.summary import Groups, Values, grouped, runs
-from accelscope.fleet.store.table import Table
+from accelscope.fleet.store.summary import Groups, Values, group_rows, number_runs
+from accelscope.fleet.store.table import ColumnTable
 
 DEVICE_KEY = ("cluster", "node", "id")
 POD_KEY = ("cluster", "namespace", "pod")
@@ -78,7 +78,7 @@ class Rows:
         return found
 
 
-def rows_at(table: Table[Any], positions: Positions, fields: Sequence[str]) -> Rows:
+def rows_at(table: ColumnTable[Any], positions: Positions, fields: Sequence[str]) -> Rows:
     return Rows(
         [table.column(field, positions) for field in fields],
         [list(table.texts(field).texts) for field in fields],
@@ -101,22 +101,22 @@ class GroupSums:
     values: Values
 
 
-def fresh(table: Table[Any]) -> Positions:
+def fresh_positions(table: ColumnTable[Any]) -> Positions:
     code = table.texts("state").code(FRESH)
     return np.flatnonzero(table.live() & (table.whole_column("state") == (-1 if code is None else code)))
 
 
-def devices_read(store: FleetStore) -> RowReadings:
-    here = fresh(store.devices)
+def read_devices(store: FleetStore) -> RowReadings:
+    here = fresh_positions(store.devices)
     values = np.stack([store.devices.column(field, here) for field in DEVICE_FIELDS])
     return RowReadings(rows_at(store.devices, here, DEVICE_KEY), values)
 
 
-def pods_read(store: FleetStore) -> RowReadings:
+def read_pods(store: FleetStore) -> RowReadings:
     """A pod's utilisation is the mean over its devices of what its containers use of each."""
     table = store.pods
-    here = fresh(table)
-    pods = runs(table.nodes(here), table.column("namespace", here), table.column("pod", here))
+    here = fresh_positions(table)
+    pods = number_runs(table.nodes(here), table.column("namespace", here), table.column("pod", here))
     count = int(pods[-1]) + 1 if len(pods) else 0
     of_pod = Groups(pods, count)
     first = np.flatnonzero(np.diff(pods, prepend=-1))
@@ -139,19 +139,19 @@ def _devices_with(
     if not present.any():
         return np.zeros(of_pod.count, np.int64)
     pods, devices = of_pod.of[present], linked[present] + 1
-    pairs, (pod_of, _) = grouped((pods, devices), (of_pod.count, int(devices.max()) + 1), len(pods))
+    pairs, (pod_of, _) = group_rows((pods, devices), (of_pod.count, int(devices.max()) + 1), len(pods))
     assert pairs.count == len(pod_of)
     return np.bincount(pod_of, minlength=of_pod.count)
 
 
-def kinds_added(store: FleetStore) -> GroupSums:
+def sum_by_kind(store: FleetStore) -> GroupSums:
     """By cluster, vendor and model."""
     table = store.devices
-    here = fresh(table)
+    here = fresh_positions(table)
     fields = "cluster", "vendor", "model"
     codes = [table.column(field, here) for field in fields]
     texts = [table.texts(field).texts for field in fields]
-    groups, values = grouped(codes, [len(by_code) for by_code in texts], len(here))
+    groups, values = group_rows(codes, [len(by_code) for by_code in texts], len(here))
     keys = _keys(values, texts)
     added = _added(
         store,
@@ -164,20 +164,20 @@ def kinds_added(store: FleetStore) -> GroupSums:
     return GroupSums(keys, added)
 
 
-def namespaces_added(store: FleetStore) -> GroupSums:
+def sum_by_namespace(store: FleetStore) -> GroupSums:
     """By cluster and namespace. As in the store's summary, utilisation and used memory are those of the
     namespace, and a device of two namespaces counts in both."""
     table = store.pods
-    here = fresh(table)
+    here = fresh_positions(table)
     linked = table.linked(here, store.devices)
     here, linked = here[linked >= 0], linked[linked >= 0]
     spaces, by_space = table.column("namespace", here), table.texts("namespace").texts
-    items, (devices, item_spaces) = grouped(
+    items, (devices, item_spaces) = group_rows(
         (linked, spaces), (int(linked.max(initial=0)) + 1, len(by_space)), len(here)
     )
     devices = devices.astype(np.intp)
     clusters, by_cluster = store.devices.column("cluster", devices), store.devices.texts("cluster").texts
-    groups, values = grouped((clusters, item_spaces), (len(by_cluster), len(by_space)), len(devices))
+    groups, values = group_rows((clusters, item_spaces), (len(by_cluster), len(by_space)), len(devices))
 
     def own(field: str) -> Values:
         of_rows = table.column(field, here)
@@ -204,7 +204,7 @@ def _added(
     memory_used: Values,
 ) -> Values:
     column, healths = store.devices.column, store.devices.texts("health")
-    sick = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
+    unhealthy_codes = [code for word in UNHEALTHY if (code := healths.code(word)) is not None]
     counted = groups.rows()
     memory_total = column("memory_total_bytes", devices)
     both = ~np.isnan(memory_used) & ~np.isnan(memory_total)  # both sums are over the same devices
@@ -215,7 +215,7 @@ def _added(
     return np.stack(
         [
             counted,
-            groups.rows(np.isin(column("health", devices), sick)),
+            groups.rows(np.isin(column("health", devices), unhealthy_codes)),
             groups.rows(allocated),
             summed(utilization),
             groups.present(utilization),
@@ -255,7 +255,7 @@ class HistoryLimits:
     pods: int = 200_000
 
 
-class History:
+class FleetHistory:
     """Call `record` once a minute. It runs in the event loop, and yields every few milliseconds."""
 
     def __init__(self, limits: HistoryLimits | None = None) -> None:
@@ -273,34 +273,34 @@ class History:
             "pods": self.pods,
         }
         self._full: set[str] = set()
-        self._state = state_file.StateFile(self._by_name)
+        self._state = StateFile(self._by_name)
 
     @property
-    def refused(self) -> dict[str, int]:
+    def dropped(self) -> dict[str, int]:
         """The number of keys without room in the last minute, by ring."""
-        return {name: rings.refused for name, rings in self._by_name.items() if rings.refused}
+        return {name: rings.dropped for name, rings in self._by_name.items() if rings.dropped}
 
     async def record(self, store: FleetStore, now: float) -> None:
         """Records the minute of `now`; a second call in the same minute replaces it."""
         minute = int(now // MINUTE)
         for rings in self._by_name.values():
             rings.begin(minute)
-            rings.refused = 0
-        await _write_added(self.kinds, kinds_added(store))
-        await _write_added(self.namespaces, namespaces_added(store))
-        await _write_rows(self.devices, devices_read(store))
-        await _write_rows(self.pods, pods_read(store))
+            rings.dropped = 0
+        await _write_added(self.kinds, sum_by_kind(store))
+        await _write_added(self.namespaces, sum_by_namespace(store))
+        await _write_rows(self.devices, read_devices(store))
+        await _write_rows(self.pods, read_pods(store))
         for rings in self._by_name.values():
             rings.recycle()
         self._log_full()
 
     def _log_full(self) -> None:
         for name, rings in self._by_name.items():
-            if rings.refused and name not in self._full:
-                extra = fields(of=name, limit=rings.limit, left_out=rings.refused)
+            if rings.dropped and name not in self._full:
+                extra = fields(of=name, limit=rings.limit, left_out=rings.dropped)
                 log.warning("history is full; charts and sums are incomplete", extra=extra)
                 self._full.add(name)
-            elif not rings.refused:
+            elif not rings.dropped:
                 self._full.discard(name)
 
     def summary(
@@ -396,33 +396,33 @@ async def _write_added(rings: Rings, added: GroupSums) -> None:
         if place % _ADDED_AT_ONCE == 0:
             await asyncio.sleep(0)
         slots[place] = rings.slot(key)
-    rings.refused += int(np.count_nonzero(slots == NOWHERE))
+    rings.dropped += int(np.count_nonzero(slots == NOWHERE))
     rings.write(slots, added.values)
     await asyncio.sleep(0)
 
 
 async def _write_rows(rings: Rings, read: RowReadings) -> None:
     slots = await read.rows.slots(rings.slot)
-    rings.refused += int(np.count_nonzero(slots == NOWHERE))
+    rings.dropped += int(np.count_nonzero(slots == NOWHERE))
     await asyncio.sleep(0)
     rings.write(slots, read.values)
     await asyncio.sleep(0)
 
 
 def _sum_of(rings: Rings, slots: Iterable[int], first: int, end: int) -> npt.NDArray[np.float64]:
-    """Fields x minutes. NaN is left out of sums; a sum of NaN only is NaN."""
+    """Fields x minutes. NaN is omitted from sums; a sum of NaN only is NaN."""
     total = np.zeros((len(ADDED_FIELDS), end - first))
     known = np.zeros(total.shape, np.bool_)
-    heat = ADDED_FIELDS.index("temperature_max_celsius")
+    temperature_index = ADDED_FIELDS.index("temperature_max_celsius")
     hottest = np.full(end - first, np.nan)
     for slot in slots:
         values = rings.read(slot, first, end)
-        hottest = np.fmax(hottest, values[heat])
+        hottest = np.fmax(hottest, values[temperature_index])
         here = ~np.isnan(values)
         known |= here
         total += np.where(here, values, 0.0)
     total[~known] = np.nan
-    total[heat] = hottest
+    total[temperature_index] = hottest
     return total
 
 
