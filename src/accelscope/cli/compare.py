@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _DIFFERENT = 1
 _DURATION = argument(Duration(0.2, 3600))
+_HOST_AND_PORT = re.compile(r"[^/]+:[0-9]+(/|$)")
 _PERCENT = argument(Decimal(0.0, 100.0))
 
 DESCRIPTION = """\
@@ -158,7 +160,7 @@ def _source(arguments: argparse.Namespace, side: str, text: str, token_file: str
         if token_file is not None:
             raise Refused(f"a token file for {side} requires a URL; {text} is none")
         return Source(text)
-    if not is_url and ("/" in text or ":" not in text):
+    if not is_url and _HOST_AND_PORT.match(text) is None:
         raise Refused(f"{text}: no such file; a URL begins with http:// or https://")
     credentials = Credentials(
         token_file=token_file,
@@ -173,9 +175,7 @@ def _source(arguments: argparse.Namespace, side: str, text: str, token_file: str
         raise Refused(str(error)) from None
 
 
-def _scrapes(
-    old: "Source", new: "Source", interval: float | None
-) -> "tuple[Scrape, Scrape]":
+def _scrapes(old: "Source", new: "Source", interval: float | None) -> "tuple[Scrape, Scrape]":
     from accelscope import compare as comparing  # noqa: PLC0415
 
     if interval is not None and (old.endpoint is None or new.endpoint is None):

@@ -89,6 +89,7 @@ class Comparison:
     names: list[NameComparison] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)  # names of the old page
     native: int = 0  # names
+    has_dialect: bool = False  # whether the new page has a name of the dialect
     old_prefix: str = ""
     new_prefix: str = ""
     remarks: list[str] = field(default_factory=list)
@@ -121,16 +122,16 @@ def compare(
     before = _without_prefix(old.first, found.old_prefix)
     after = _without_prefix(new.first, found.new_prefix)
     patterns = (*EXPORTERS_OWN, *ignore)
-    has_dialect = dialect is not None and not dialect.offered.isdisjoint(after)
-    if not has_dialect:
+    found.has_dialect = dialect is not None and not dialect.offered.isdisjoint(after)
+    if not found.has_dialect:
         found.new_prefix = found.old_prefix  # unknown
     for name, metric in before.items():
         if matches(metric.name, patterns) or matches(name, patterns):
             found.ignored.append(metric.name)
         elif name not in after:
-            reason = "not on the page"
-            if dialect is not None:
-                reason = dialect.reason(name, new_has_some=has_dialect)
+            reason = "no device of the new page reports it" if name in NATIVE else "unknown name"
+            if dialect is not None and name not in NATIVE:
+                reason = dialect.reason(name, new_has_some=found.has_dialect)
             found.missing.append(MissingName(metric.name, len(metric.series), reason))
         else:
             compared = _compare_name(metric, after[name], ignore_labels)
@@ -156,6 +157,11 @@ def _remarks(found: Comparison) -> Iterable[str]:
         yield from (f"{page.source}: {remark}" for remark in page.remarks)
     if not NATIVE.isdisjoint(found.old.metrics) and NATIVE.isdisjoint(found.new.metrics):
         yield "the first page is AccelScope's and the second is not: name the old exporter's page first"
+    if found.missing and found.dialect is not None and not found.has_dialect:
+        yield (
+            f"the new page has no name of dialect {found.dialect.name}: start the agent with --dialect "
+            f"{found.dialect.name}, on a node that has such devices"
+        )
     if not found.same_devices:
         yield "no device is on both pages, so values are not compared: the pages are of different nodes"
 

@@ -9,6 +9,7 @@ from accelscope.compare.page import Page
 from accelscope.metrics import dialects
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.dialects import Dialect
+from accelscope.vendors import dialect_declarations
 
 NATIVE = frozenset(family.name for family in CATALOGUE)
 # Names by which an exporter describes itself, not devices.
@@ -57,12 +58,14 @@ class KnownDialect:
         """Why a name is on the exporter's page and not on ours."""
         if not new_has_some:
             return f"dialect {self.name} is not enabled"
-        known = next((each.why for each in self.dialect.missing if each.covers(name)), None)
+        missing = self.dialect.missing
         if name in self.offered:
-            return known or f"dialect {self.name} has it, but no device of the page reports it"
+            unreported = f"dialect {self.name} has it, but no device of the new page reports it"
+            return next((each.why for each in missing if name in each.patterns), unreported)
         if name in self.optional:
             return f"needs --{self.dialect.optional_setting.replace('_', '-')} with this field"
-        return known or f"dialect {self.name} has no such name"
+        unknown = f"dialect {self.name} has no such name"
+        return next((each.why for each in missing if matches(name, each.patterns)), unknown)
 
 
 def _ends(name: str) -> Iterable[str]:
@@ -73,7 +76,7 @@ def _ends(name: str) -> Iterable[str]:
 
 def known(name: str) -> KnownDialect:
     [loaded] = dialects.load((name,))
-    declared = dialects.dialect_declarations()[name]
+    declared = dialect_declarations()[name]
     return KnownDialect(loaded, declared.exporter or name)
 
 

@@ -53,6 +53,7 @@ class Match:
     missing_labels: tuple[str, ...]  # in no series of the new page
     extra_labels: tuple[str, ...]
     common_labels: tuple[str, ...]
+    renamed_labels: dict[str, str] = field(default_factory=dict)  # missing label -> further one, same values
     pairs: list[Pair] = field(default_factory=list)
     missing: list[Series] = field(default_factory=list)
     extra: list[Series] = field(default_factory=list)
@@ -87,13 +88,24 @@ def match(old: Metric, new: Metric, ignored_labels: Sequence[str] = ()) -> Match
             if not (left and right):
                 break
     found.missing, found.extra = left, right
+    found.renamed_labels = _renamed(found)
     return found
+
+
+def _renamed(found: Match) -> dict[str, str]:
+    pairs = [(dict(pair.old.labels), dict(pair.new.labels)) for pair in found.pairs]
+    renamed = {}
+    for missing in found.missing_labels:
+        for extra in found.extra_labels:
+            if pairs and all(old.get(missing) == new.get(extra) for old, new in pairs):
+                renamed[missing] = extra
+    return renamed
 
 
 def _pair(
     found: Match, old: list[Series], new: list[Series], key: _Key, *, several: bool = False
 ) -> tuple[list[Series], list[Series]]:
-    """Add the pairs with the same key and return the rest. With `several`, series with the same key are paired
+    """Add the pairs with the same key and return the rest. With `several`, series that share a key are paired
     in their order."""
     by_key: dict[object, tuple[list[Series], list[Series]]] = defaultdict(lambda: ([], []))
     for series in old:

@@ -1,5 +1,5 @@
-"""Parses a page of metrics, in Prometheus' text format 0.0.4 or in OpenMetrics 1.0, and reads it from a URL, a
-file or standard input.
+"""Reads a page of metrics from a URL, a file or standard input, and parses Prometheus' text format 0.0.4 and
+OpenMetrics 1.0.
 
 A page that cannot be parsed as a whole is an error: a comparison with a part of it would report the rest as
 missing.
@@ -72,9 +72,9 @@ class Page:
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _SAMPLE = re.compile(
-    rf"""({_NAME})[ \t]*
-    (?:\{{((?:[^"}}]|"(?:[^"\\]|\\.)*")*)\}})?  # labels, whose values may contain braces
-    [ \t]*(\S+)
+    rf"""({_NAME})
+    (?:[ \t]*\{{((?:[^"}}]|"(?:[^"\\]|\\.)*")*)\}}[ \t]*|[ \t]+)  # values of labels may contain braces
+    (\S+)
     (?:[ \t]+[-+.0-9eE]+)?[ \t]*  # a timestamp
     (?:\#.*)?  # an exemplar
     """,
@@ -92,13 +92,12 @@ def parse(text: str, source: str) -> Page:
     """Raises PageError."""
     if text.lstrip("\ufeff \t\r\n")[:1] == "<":
         raise PageError(f"{source}: this is an HTML page, not metrics; does the URL need a path?")
-    lines = text.split("\n")
+    lines = [line.rstrip("\r") for line in text.split("\n")]
     metrics: dict[str, Metric] = {}
     types: dict[str, str] = {}
     helps: dict[str, str] = {}
     ended = False
     for number, line in enumerate(lines, 1):
-        line = line.rstrip("\r")
         if not line or line.isspace():
             continue
         if line.startswith("#"):

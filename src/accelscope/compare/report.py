@@ -13,16 +13,16 @@ _MOST = 5  # examples of one kind in the text; the document has all
 
 
 def text(found: Comparison) -> str:
-    return "\n".join(
-        [
-            _page_line("old", found.old, found.dialect.exporter if found.dialect is not None else ""),
-            _page_line("new", found.new, f"dialect {found.dialect.name}" if found.dialect is not None else ""),
-            *_prefixed("note", found.remarks),
-            "",
-            *_sections(found),
-            _verdict(found),
-        ]
-    )
+    lines = [
+        _page_line("old", found.old, found.dialect.exporter if found.dialect is not None else ""),
+        _page_line("new", found.new, f"dialect {found.dialect.name}" if found.dialect is not None else ""),
+        *(f"note  {remark}" for remark in found.remarks),
+        "",
+        *_sections(found),
+        _verdict(found),
+    ]
+    # Labels are foreign text and could contain control sequences of the terminal.
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
 
 def _page_line(side: str, page: Page, what: str) -> str:
@@ -80,20 +80,25 @@ def _example(metric: Metric, series: Series) -> str:
         for name, value in each.labels:
             values[name].add(value)
     common = {name for name, found in values.items() if len(found) == 1} if len(metric.series) > 1 else set()
-    return str(Series(tuple(pair for pair in series.labels if pair[0] not in common), series.value))
+    labels = tuple(pair for pair in series.labels if pair[0] not in common)
+    return str(Series(labels, series.value)) if labels else ""
 
 
 def _labels(found: Comparison) -> Iterator[str]:
-    missing: dict[str, list[str]] = defaultdict(list)
+    missing: dict[tuple[str, str], list[str]] = defaultdict(list)
     values: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     names: dict[str, set[str]] = defaultdict(set)
     for each in found.names:
         for label in each.match.missing_labels:
-            missing[label].append(each.name)
+            other = each.match.renamed_labels.get(label)
+            missing[label, f"; {other} has its values" if other else ""].append(each.name)
         for label, old, new in each.label_values:
             values[label][old, new] += 1
             names[label].add(each.name)
-    rows = [(label, "missing", _in_names(where, len(found.names))) for label, where in sorted(missing.items())]
+    rows = [
+        (label, "missing", f"{_in_names(where, len(found.names))}{renamed}")
+        for (label, renamed), where in sorted(missing.items())
+    ]
     for label, counts in sorted(values.items()):
         common = counts.most_common(_MOST)
         shown = "; ".join(f"{_quoted(old)} is {_quoted(new)}" for (old, new), _ in common)
@@ -125,9 +130,8 @@ def _values(found: Comparison) -> Iterator[str]:
             yield f"{each.name}: another unit: new values are old ones times {_number(each.unit_factor)}"
         for value in each.values[:_MOST]:
             what = "" if value.what == "value" else f" ({value.what} per second)"
-            yield (
-                f"{each.name}{value.old}: {_number(value.old_value)} is {_number(value.new_value)}{what}"
-            )
+            series = _example(each.old, value.old)
+            yield f"{each.name}{series}: {_number(value.old_value)} is {_number(value.new_value)}{what}"
         if len(each.values) > _MOST:
             yield f"{each.name}: {len(each.values) - _MOST} more values differ"
 
@@ -177,10 +181,6 @@ def _number(value: float) -> str:
     return number_text(float(f"{value:.6g}")) if math.isfinite(value) else str(value)
 
 
-def _prefixed(word: str, lines: Iterable[str]) -> list[str]:
-    return [f"{word}  {line}" for line in lines]
-
-
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Columns of equal width, but for the last one."""
     listed = list(rows)
@@ -227,6 +227,7 @@ def _name(each: NameComparison) -> dict[str, Any]:
         "extra_series": [dict(series.labels) for series in each.match.extra],
         "missing_labels": list(each.match.missing_labels),
         "extra_labels": list(each.match.extra_labels),
+        "renamed_labels": each.match.renamed_labels,
         "label_values": [
             {"label": label, "old": old, "new": new, "series": count}
             for (label, old, new), count in sorted(label_values.items())

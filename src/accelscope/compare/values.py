@@ -30,7 +30,10 @@ class Tolerance:
 _UNIT = re.compile(r"\bin (%|[^\W\d_]\S*?(?: of \d\^\d+ bytes| per second)?)(?=[,;.)]|\s\(|$)")
 _BY_UNIT = (
     (re.compile(r"%"), Tolerance(0.0, 15.0)),
-    (re.compile(r"(?:milli|micro)?degrees.*|thousandths of a degree.*|C|celsius", re.IGNORECASE), Tolerance(0.1)),
+    (
+        re.compile(r"(?:milli|micro)?degrees.*|thousandths of a degree.*|C|celsius", re.IGNORECASE),
+        Tolerance(0.1),
+    ),
     (re.compile(r"(?:milli|micro)?(?:W|watts?)|mW|uW", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"MHz|Hz|hertz", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"(?:[MK]i?B|bytes)(?: of .*)?", re.IGNORECASE), Tolerance(0.05, 64.0)),

@@ -9,7 +9,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from math import isfinite
 
 from accelscope.metrics.family import (
@@ -135,8 +134,9 @@ class Missing:
     names: str
     why: str
 
-    def covers(self, name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in _NAME_OR_PATTERN.findall(self.names))
+    @property
+    def patterns(self) -> list[str]:
+        return _NAME_OR_PATTERN.findall(self.names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -450,6 +450,9 @@ NOTES = (
     "`accelerator_pod_*` there.",
     "`job_id` is the batch job of the GPU in the job-mapping folder, else the Slurm job of its processes if "
     "there is only one. `job_user` is the user of that job's processes. `job_partition` is always empty.",
+    "`clock_type` is written as v1.5.1 does (`system`); older versions write `GPU_CLOCK_TYPE_SYSTEM`. "
+    "`clock_index` counts the clocks that the driver reports.",
+    "`gpu_partition_id` of a GPU with a single partition is `0`; some versions of the exporter write `NA`.",
     "`deployment_mode` is `vm_vf` for a virtual function, otherwise empty.",
     "`gpu_power_usage` and the two package powers are the same reading. The power of a module with two dies "
     "is published at the first die, so `sum()` is correct.",
