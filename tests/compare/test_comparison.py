@@ -24,7 +24,7 @@ from accelscope.compare import Comparison, Scrape, compare, detect, document, kn
 from accelscope.compare.values import tolerance_of, unit_factor
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import Sensor, Snapshot
+from accelscope.model import ErrorCount, Sensor, Snapshot
 
 OLD = gauge(TEMPERATURE, (GPU, 40), (GPU_1, 41)) + gauge(POWER, (GPU, 100), (GPU_1, 110))
 
@@ -383,16 +383,46 @@ def test_the_document_contains_what_the_text_does() -> None:
 # --- published pages
 
 
-def test_the_published_page_of_furiosa_differs_in_the_unit_of_temperatures_only(captures: Path) -> None:
-    published = (captures / "furiosa" / "metrics-exporter_2024.1.prom").read_text()
-    card = replace(
-        RNGD,
-        device_name="npu0",
-        uuid="uuid",
-        power_watts=4.795,
-        sensors=(Sensor("PEAK", 39.0), Sensor("AMBIENT", 35.0)),
-        cores=tuple(replace(core, utilization_ratio=0.9) for core in RNGD.cores),
-    )
-    found = compared(published, ours(node(card, node="node"), "furiosa"))
-    assert [each.name for each in found.names if each.unit_factor] == ["furiosa_npu_hw_temperature"]
-    assert of_name(found, "furiosa_npu_hw_temperature").unit_factor == 1000
+@pytest.fixture
+def furiosa_page(captures: Path) -> str:
+    return (captures / "furiosa" / "metrics-exporter_2024.1.prom").read_text()
+
+
+# The card of that page, which has no uuid.
+CARD = replace(
+    RNGD,
+    device_name="npu0",
+    uuid="uuid",
+    power_watts=4.795,
+    sensors=(Sensor("PEAK", 39.0), Sensor("AMBIENT", 35.0)),
+    cores=tuple(replace(core, utilization_ratio=0.9) for core in RNGD.cores),
+    errors=(
+        *(
+            ErrorCount("axi", f"{bus}_{kind}", 0)
+            for bus in ("axi", "pcie")
+            for kind in ("post_error", "fetch_error", "discard_error", "doorbell_done")
+        ),
+        ErrorCount("device", "device_error", 0),
+    ),
+)
+
+
+def test_nothing_is_missing_of_the_published_page_of_furiosa(furiosa_page: str) -> None:
+    found = compared(furiosa_page, ours(node(CARD, node="node"), "furiosa-2024"))
+    assert found.dialect is not None
+    assert found.dialect.name == "furiosa-2024"
+    assert not found.differs, text(found)
+    assert sum(each.values_compared for each in found.names) == 21
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "factor"),
+    [("furiosa", "furiosa_npu_hw_temperature", 1000), ("furiosa-2025", "furiosa_npu_hw_power", 1e-6)],
+)
+def test_the_other_dialects_of_furiosa_have_another_unit(
+    furiosa_page: str, dialect: str, name: str, factor: float
+) -> None:
+    found = compared(furiosa_page, ours(node(CARD, node="node"), dialect))
+    assert {each.name: each.unit_factor for each in found.names if each.unit_factor} == {
+        name: pytest.approx(factor)
+    }

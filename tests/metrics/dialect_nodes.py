@@ -369,6 +369,7 @@ NODES = {
         ),
     ),
     "furiosa": node(WARBOY, RNGD, LOST),
+    "furiosa-2024": node(WARBOY, RNGD, LOST),
     "furiosa-2025": node(WARBOY, RNGD, LOST),
     "openshift": node(H100, MI250, ASCEND_910B, RNGD),
     "vgpu": node(

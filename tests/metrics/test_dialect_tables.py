@@ -164,6 +164,13 @@ FURIOSA = {
     "furiosa_npu_hw_current": "label",
     "furiosa_npu_core_utilization": "",
 }
+FURIOSA_2024 = {
+    "furiosa_npu_alive": "",
+    "furiosa_npu_error": "label",
+    "furiosa_npu_hw_temperature": "label",
+    "furiosa_npu_hw_power": "label",
+    "furiosa_npu_core_utilization": "",
+}
 FURIOSA_2025_LABELS = "arch core device driver_version? firmware_version? hostname pci_bus_id? uuid"
 FURIOSA_2025 = {
     "furiosa_npu_alive": "",
@@ -206,6 +213,10 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
     "amd": {name: (GAUGE, " ".join(sorted(AMD_OWN.get(name, AMD_LABELS).split()))) for name in AMD},
     "furiosa": {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_LABELS} {own}".split()))) for name, own in FURIOSA.items()
+    },
+    "furiosa-2024": {
+        name: (GAUGE, " ".join(sorted(f"{FURIOSA_LABELS} {own}".split())))
+        for name, own in FURIOSA_2024.items()
     },
     "furiosa-2025": {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_2025_LABELS} {own}".split())))
@@ -327,6 +338,8 @@ UNITS = [
     (WARBOY, "furiosa", "furiosa_npu_hw_voltage", "750"),
     (WARBOY, "furiosa", "furiosa_npu_hw_current", "1200"),
     (WARBOY, "furiosa", "furiosa_npu_uptime", "42351"),
+    (RNGD, "furiosa-2024", 'furiosa_npu_hw_temperature{.*label="peak".*', "67.756"),
+    (RNGD, "furiosa-2024", 'furiosa_npu_hw_power{.*label="rms".*', "50500000"),
     (RNGD, "furiosa-2025", 'furiosa_npu_hw_temperature{.*label="peak".*', "67.756"),
     (RNGD, "furiosa-2025", 'furiosa_npu_hw_power{.*label="rms".*', "50.5"),
     (RNGD, "furiosa-2025", 'furiosa_npu_core_utilization{.*core="3".*', "3.07"),
@@ -703,9 +716,13 @@ def test_openshift_names_the_pod_of_a_device_of_every_vendor() -> None:
 # settings
 
 
-def test_furiosa_and_furiosa_2025_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="furiosa and furiosa-2025"):
-        load(AgentSettings, {"dialect": "furiosa,furiosa-2025"}, {})
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("furiosa", "furiosa-2024"), ("furiosa", "furiosa-2025"), ("furiosa-2024", "furiosa-2025")],
+)
+def test_dialects_of_furiosa_exclude_each_other(one: str, other: str) -> None:
+    with pytest.raises(ConfigError, match=f"{one} and {other}"):
+        load(AgentSettings, {"dialect": f"{one},{other}"}, {})
 
 
 @pytest.mark.parametrize(

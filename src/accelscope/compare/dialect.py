@@ -81,16 +81,16 @@ def known(name: str) -> KnownDialect:
 
 
 def detect(page: Page) -> KnownDialect | None:
-    """The dialect with most of the page's names; of dialects with the same names, the one with most of its
-    labels."""
+    """The dialect with most of the page's names, then with most of its labels, then with the fewest other
+    names."""
     labels = {name for metric in page.metrics.values() for name in metric.label_names}
-    best: tuple[int, int] = (0, 0)
+    best: tuple[int, int, int] = (0, 0, 0)
     found = None
     for each in map(known, dialects.NAMES):
         names = each.offered | each.optional
         prefix = each.prefix(page)
         count = sum(name.removeprefix(prefix) in names for name in page.metrics if name.startswith(prefix))
-        score = (count, len(labels & each.labels))
+        score = (count, len(labels & each.labels), -len(each.offered))
         if count and score > best:
             best, found = score, each
     return found
