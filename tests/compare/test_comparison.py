@@ -350,6 +350,15 @@ def test_a_counter_that_decreases_is_reported() -> None:
     assert found.differs
 
 
+def test_a_rate_of_type_counter_may_decrease() -> None:
+    def moving(first: float, second: float) -> Scrape:
+        name = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+        return Scrape(page(counter(name, (GPU, first))), page(counter(name, (GPU, second))), 10.0)
+
+    assert not compare(moving(900, 700), moving(700, 850), known("dcgm")).differs
+    assert compare(moving(900, 700), moving(9000, 7000), known("dcgm")).differs
+
+
 def test_a_gauge_is_compared_by_the_mean_of_two_readings() -> None:
     def moving(first: float, second: float) -> Scrape:
         return Scrape(page(gauge(USED, (GPU, first))), page(gauge(USED, (GPU, second))), 10.0)

@@ -30,7 +30,7 @@ labels and their values, types, and values with a tolerance for what moves.
 
   accelscope compare http://node1:9400 http://node1:9410    dcgm-exporter and the agent
   accelscope compare old.prom http://node1:9410             a saved page and the agent
-  accelscope compare OLD NEW --interval 30s                 compare the rates of counters
+  accelscope compare OLD NEW --interval 3m                  compare the rates of counters
   accelscope compare OLD NEW --ignore '*_VGPU_*' --ignore-label Hostname
                                                             accept known differences
   curl -s node1:9400/metrics | accelscope compare - http://node1:9410
@@ -84,7 +84,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--interval",
         type=_DURATION,
         metavar="DURATION",
-        help="read both URLs twice with this time between, and compare the rates of counters",
+        help="read both URLs twice with this time between, and compare the rates of counters; use several "
+        "times the interval at which both programs collect (dcgm-exporter: 30s)",
     )
     parser.add_argument(
         "--tolerance",

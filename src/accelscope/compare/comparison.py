@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from accelscope.compare.dialect import EXPORTERS_OWN, NATIVE, KnownDialect, matches
 from accelscope.compare.matching import Match, Pair, match
 from accelscope.compare.page import Labels, Metric, Page, Series
-from accelscope.compare.values import RATE, Tolerance, tolerance_of, unit_factor
+from accelscope.compare.values import RATE, TRAFFIC, Tolerance, tolerance_of, unit_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,13 @@ def compare(
             found.missing.append(MissingName(metric.name, len(metric.series), reason))
         else:
             compared = _compare_name(metric, after[name], ignore_labels)
-            _compare_values(compared, _ValuesOf(old, metric), _ValuesOf(new, after[name]), tolerance)
+            _compare_values(
+                compared,
+                _ValuesOf(old, metric),
+                _ValuesOf(new, after[name]),
+                tolerance,
+                is_rate=dialect is not None and name in dialect.dialect.rates,
+            )
             found.names.append(compared)
     for name, metric in after.items():
         if name in before or matches(metric.name, patterns):
@@ -195,14 +201,15 @@ class _ValuesOf:
 
 
 def _compare_values(
-    compared: NameComparison, old: _ValuesOf, new: _ValuesOf, tolerance: float | None
+    compared: NameComparison, old: _ValuesOf, new: _ValuesOf, tolerance: float | None, *, is_rate: bool
 ) -> None:
     pairs = [pair for pair in compared.match.pairs if pair.same_device and pair.only]
     compared.values_compared = len(pairs)
-    limits = tolerance_of(compared.name, compared.new.help)
+    limits = TRAFFIC if is_rate else tolerance_of(compared.name, compared.new.help)
     if tolerance is not None:
         limits = replace(limits, relative=tolerance, absolute=0.0)
-    if "counter" in (compared.old.type, compared.new.type) or compared.name.endswith("_total"):
+    is_counter = "counter" in (compared.old.type, compared.new.type) or compared.name.endswith("_total")
+    if is_counter and not is_rate:
         _compare_counters(compared, pairs, old, new, RATE if tolerance is None else Tolerance(tolerance))
         return
     values = [(pair, old.mean(pair.old), new.mean(pair.new)) for pair in pairs]

@@ -26,6 +26,8 @@ class Tolerance:
         return abs(old - new) <= max(self.absolute, self.relative * max(abs(old), abs(new)))
 
 
+TRAFFIC = Tolerance(0.75)  # rates over a moment, which two programs measure over different moments
+
 # By the unit in the help text, as exporters write it: "Power draw (in W)." or "Power of the card, in W."
 _UNIT = re.compile(r"\bin (%|[^\W\d_]\S*?(?: of \d\^\d+ bytes| per second)?)(?=[,;.)]|\s\(|$)")
 _BY_UNIT = (
@@ -37,7 +39,7 @@ _BY_UNIT = (
     (re.compile(r"(?:milli|micro)?(?:W|watts?)|mW|uW", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"MHz|Hz|hertz", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"(?:[MK]i?B|bytes)(?: of .*)?", re.IGNORECASE), Tolerance(0.05, 64.0)),
-    (re.compile(r".*(?:/s|per second|bps)", re.IGNORECASE), Tolerance(0.5)),
+    (re.compile(r".*(?:/s|per second|bps)", re.IGNORECASE), TRAFFIC),
 )
 # Without a unit in the help text: by the name.
 _BY_NAME = (
@@ -46,13 +48,13 @@ _BY_NAME = (
     (re.compile(r"power|watts", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"clock|freq|hertz", re.IGNORECASE), Tolerance(0.3)),
     (re.compile(r"mem|vram|fb_|dram", re.IGNORECASE), Tolerance(0.05, 64.0)),
-    (re.compile(r"bandwidth|throughput|_bytes|_rx|_tx", re.IGNORECASE), Tolerance(0.5)),
+    (re.compile(r"bandwidth|throughput|_bytes|_rx|_tx", re.IGNORECASE), TRAFFIC),
 )
 _RATIO = re.compile(r"ratio|PROF_.*ACTIVE", re.IGNORECASE)
 _CONSTANT = re.compile(r"total|max|limit|capacity|reserved", re.IGNORECASE)
 _DEFAULT = Tolerance(0.05)
 _EXACT = Tolerance(0.005)
-RATE = Tolerance(0.3)
+RATE = Tolerance(0.3)  # of a counter, between two readings
 
 
 def tolerance_of(name: str, text: str | None) -> Tolerance:

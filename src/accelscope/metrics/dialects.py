@@ -168,6 +168,7 @@ class Dialect:
     missing: tuple[Missing, ...] = ()
     optional_families: tuple[Family, ...] = ()  # can be enabled by `optional_setting`
     optional_setting: str = ""
+    rates: tuple[str, ...] = ()  # families of type counter whose values are rates, as in the exporter
     prefix_setting: str = ""  # the setting that is prepended to each name; empty: there is none
     unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device

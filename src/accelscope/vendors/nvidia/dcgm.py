@@ -132,6 +132,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
         missing=MISSING,
         optional_families=further,
         optional_setting=DCGM_COUNTERS.name,
+        rates=("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",),
         unavailable=unavailable,
     )
 
