@@ -21,6 +21,8 @@ TYPED = [
     ("accelscope agent --config-file sett", "accelscope agent --config-file settings.yaml"),
     ("accelscope agent --proc-root nod", "accelscope agent --proc-root nodes"),
     ("accelscope parse nvidia-smi-x", "accelscope parse nvidia-smi-xml"),
+    ("accelscope compare sett", "accelscope compare settings.yaml"),
+    ("accelscope compare a b --output js", "accelscope compare a b --output json"),
     ("accelscope fleet token cr", "accelscope fleet token create"),
     ("accelscope simulate run nvidia-mig", "accelscope simulate run nvidia-mig"),
 ]

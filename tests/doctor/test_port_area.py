@@ -80,11 +80,16 @@ def test_any_free_port_needs_no_check_port(node: "NodeFolder") -> None:
     ("answer", "listener"),
     [
         (page("# HELP DCGM_FI_DEV_GPU_TEMP x\nDCGM_FI_DEV_GPU_TEMP 40\n"), "dcgm-exporter"),
+        (page('gpu_nodes_total{hostname="node1"} 8\n'), "AMD's device-metrics-exporter"),
+        (page('amd_gpu_nodes_total{hostname="node1"} 8\n'), "AMD's device-metrics-exporter"),
+        (page('npu_chip_info_power{id="0"} 90\n'), "npu-exporter"),
+        (page('furiosa_npu_alive{device="npu0"} 1\n'), "Furiosa's metrics exporter"),
+        (page('pod_gpu_sm_util{pod="train"} 40\n'), "k8s-vgpu-monitor"),
         (page("<h1>Welcome to nginx</h1>"), "another HTTP server"),
         (lambda _: b"SSH-2.0-OpenSSH_9.6\r\n", "another program"),
         (lambda _: b"", "another program"),
     ],
-    ids=["dcgm-exporter", "nginx", "ssh", "silent"],
+    ids=["dcgm", "amd", "amd with a prefix", "ascend", "furiosa", "vgpu", "nginx", "ssh", "silent"],
 )
 def test_a_port_in_use_by_another_program_is_an_error(
     node: "NodeFolder", answer: Answer, listener: str
@@ -92,7 +97,8 @@ def test_a_port_in_use_by_another_program_is_an_error(
     with listening(answer) as number:
         finding = check_port(node, number)
     assert (finding.severity, finding.found) == ("error", f"{number} is in use by {listener}")
-    expected = "remove dcgm-exporter" if listener == "dcgm-exporter" else f"ss -ltnp 'sport = :{number}'"
+    is_exporter = not listener.startswith("another")
+    expected = f"remove {listener}" if is_exporter else f"ss -ltnp 'sport = :{number}'"
     assert expected in (finding.advice or "")
 
 

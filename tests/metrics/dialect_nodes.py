@@ -152,6 +152,7 @@ MI300X = Device(
     power_watts=142.0,
     energy_joules=1.5,
     clocks=(Clock("graphics", 132e6, 2.1e9), Clock("memory", 900e6, 1.3e9)),
+    rails=(Rail("gfx", 0.9), Rail("soc", 0.8), Rail("mem", 1.1)),
     pcie=Pcie(5, 5, 16, 16, 2, bytes_per_second=12.5e6),
     links=(Link("xgmi", 0, active=True, transmit_bytes_total=10240, receive_bytes_total=2048),),
     ecc=(
@@ -368,6 +369,7 @@ NODES = {
         ),
     ),
     "furiosa": node(WARBOY, RNGD, LOST),
+    "furiosa-2024": node(WARBOY, RNGD, LOST),
     "furiosa-2025": node(WARBOY, RNGD, LOST),
     "openshift": node(H100, MI250, ASCEND_910B, RNGD),
     "vgpu": node(

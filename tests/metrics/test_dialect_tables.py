@@ -133,6 +133,9 @@ AMD = [
     "gpu_gfx_busy_instantaneous",
     "gpu_clock",
     "gpu_max_clock",
+    "gpu_voltage",
+    "gpu_gfx_voltage",
+    "gpu_memory_voltage",
     "gpu_total_vram",
     "gpu_used_vram",
     "gpu_free_vram",
@@ -159,6 +162,13 @@ FURIOSA = {
     "furiosa_npu_hw_power": "label",
     "furiosa_npu_hw_voltage": "label",
     "furiosa_npu_hw_current": "label",
+    "furiosa_npu_core_utilization": "",
+}
+FURIOSA_2024 = {
+    "furiosa_npu_alive": "",
+    "furiosa_npu_error": "label",
+    "furiosa_npu_hw_temperature": "label",
+    "furiosa_npu_hw_power": "label",
     "furiosa_npu_core_utilization": "",
 }
 FURIOSA_2025_LABELS = "arch core device driver_version? firmware_version? hostname pci_bus_id? uuid"
@@ -203,6 +213,10 @@ TABLES: dict[str, dict[str, tuple[str, str]]] = {
     "amd": {name: (GAUGE, " ".join(sorted(AMD_OWN.get(name, AMD_LABELS).split()))) for name in AMD},
     "furiosa": {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_LABELS} {own}".split()))) for name, own in FURIOSA.items()
+    },
+    "furiosa-2024": {
+        name: (GAUGE, " ".join(sorted(f"{FURIOSA_LABELS} {own}".split())))
+        for name, own in FURIOSA_2024.items()
     },
     "furiosa-2025": {
         name: (GAUGE, " ".join(sorted(f"{FURIOSA_2025_LABELS} {own}".split())))
@@ -309,6 +323,9 @@ UNITS = [
     (WHOLE_MI300X, "amd", "gpu_gfx_activity", "7"),
     (WHOLE_MI300X, "amd", "gpu_total_vram", "196592"),
     (WHOLE_MI300X, "amd", "gpu_used_vram", "285"),
+    (MI300X, "amd", "gpu_voltage", "800"),
+    (MI300X, "amd", "gpu_gfx_voltage", "900"),
+    (MI300X, "amd", "gpu_memory_voltage", "1100"),
     (MI300X, "amd", "pcie_speed", "32"),
     (MI300X, "amd", "pcie_bandwidth", "100"),
     (MI300X, "amd", "gpu_package_power", "142"),
@@ -321,6 +338,8 @@ UNITS = [
     (WARBOY, "furiosa", "furiosa_npu_hw_voltage", "750"),
     (WARBOY, "furiosa", "furiosa_npu_hw_current", "1200"),
     (WARBOY, "furiosa", "furiosa_npu_uptime", "42351"),
+    (RNGD, "furiosa-2024", 'furiosa_npu_hw_temperature{.*label="peak".*', "67.756"),
+    (RNGD, "furiosa-2024", 'furiosa_npu_hw_power{.*label="rms".*', "50500000"),
     (RNGD, "furiosa-2025", 'furiosa_npu_hw_temperature{.*label="peak".*', "67.756"),
     (RNGD, "furiosa-2025", 'furiosa_npu_hw_power{.*label="rms".*', "50.5"),
     (RNGD, "furiosa-2025", 'furiosa_npu_core_utilization{.*core="3".*', "3.07"),
@@ -697,9 +716,13 @@ def test_openshift_names_the_pod_of_a_device_of_every_vendor() -> None:
 # settings
 
 
-def test_furiosa_and_furiosa_2025_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="furiosa and furiosa-2025"):
-        load(AgentSettings, {"dialect": "furiosa,furiosa-2025"}, {})
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("furiosa", "furiosa-2024"), ("furiosa", "furiosa-2025"), ("furiosa-2024", "furiosa-2025")],
+)
+def test_dialects_of_furiosa_exclude_each_other(one: str, other: str) -> None:
+    with pytest.raises(ConfigError, match=f"{one} and {other}"):
+        load(AgentSettings, {"dialect": f"{one},{other}"}, {})
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,13 @@ def test_parse_reads_a_saved_output(bare: Environment, tmp_path: Path) -> None:
     assert json.loads(bare.run("parse", "nvidia-smi-query-gpu", saved).stdout)["devices"]
 
 
+def test_compare_needs_no_extra(bare: Environment, tmp_path: Path) -> None:
+    saved = tmp_path / "page.prom"
+    saved.write_text('DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-1"} 40\n')
+    found = json.loads(bare.run("compare", saved, saved, "--output", "json").stdout)
+    assert (found["differs"], found["dialect"]) == (False, "dcgm")
+
+
 @pytest.mark.parametrize("name", ["chart", "dashboards", "examples", "manifests", "rules", "systemd"])
 def test_files_that_came_with_it(bare: Environment, tmp_path: Path, name: str) -> None:
     found = Path(bare.run("files", name).stdout.strip())

@@ -49,7 +49,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
             action.choices = _values(command, metavar) or None
             if metavar == "DIR" or (metavar == "PATH" and action.dest.endswith(_FOLDER_SETTINGS)):
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # read by shtab
-            elif metavar in ("PATH", "FILE"):
+            elif metavar in ("PATH", "FILE") or (command == "compare" and metavar in ("OLD", "NEW")):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     return str(shtab.complete(parser, shell))
 

@@ -18,6 +18,7 @@ except KeyboardInterrupt:  # before main() can handle it
 COMMANDS = {
     "agent": "serve metrics of this node's accelerators for Prometheus",
     "capture": "save the masked output of this node's drivers for a bug report",
+    "compare": "compare another exporter's page with the agent's page in its dialect",
     "completion": "print a script that lets a shell complete this command",
     "device-plugin": "offer this node's accelerators to its kubelet",
     "discover": "print or write node labels that describe this node's accelerators",

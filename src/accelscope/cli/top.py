@@ -12,6 +12,7 @@ from dataclasses import field, fields, make_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from accelscope.agent.settings import GROUPS_FOR_READING, AgentSettings
+from accelscope.cli.connection import add_connection
 from accelscope.cli.output import Refused, missing, refuse, to_the_end
 from accelscope.config import ConfigError, Duration, Setting, WholeNumber, add_arguments, argument, load
 from accelscope.config.settings import settings_of
@@ -102,7 +103,19 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         default="flat",
         help="grouping of processes (default flat)",
     )
-    _add_connection(parser)
+    add_connection(
+        parser,
+        "Agents and fleet",
+        _DURATION,
+        token_flags=(
+            (
+                "--token-file",
+                "client_token_file",
+                "file with the bearer token; reloaded when it changes",
+            ),
+        ),
+        timeout=5.0,
+    )
     _add_looks(parser)
     add_arguments(
         parser,
@@ -111,37 +124,6 @@ def add_options(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         which="that choose what is read and how it is attributed to pods",
     )
     return parser
-
-
-def _add_connection(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("Agents and fleet")
-    group.add_argument(
-        "--token-file",
-        dest="client_token_file",
-        metavar="PATH",
-        help="file with the bearer token; reloaded when it changes",
-    )
-    group.add_argument(
-        "--ca-file",
-        dest="client_ca_file",
-        metavar="PATH",
-        help="CA certificates for https (default: those of the system)",
-    )
-    group.add_argument("--client-certificate", metavar="PATH", help="client certificate for https")
-    group.add_argument("--client-key", metavar="PATH", help="private key of the client certificate")
-    group.add_argument(
-        "--insecure-skip-tls-verify",
-        dest="insecure",
-        action="store_true",
-        help="do not verify server certificates; the token may be sent to an impostor",
-    )
-    group.add_argument(
-        "--timeout",
-        type=_DURATION,
-        default=5.0,
-        metavar="DURATION",
-        help="timeout of a request (default 5s)",
-    )
 
 
 def _add_looks(parser: argparse.ArgumentParser) -> None:

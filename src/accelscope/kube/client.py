@@ -143,9 +143,10 @@ class Exchange:
     """One request and its response. Deadlines are times of time.monotonic(). All methods raise only
     KubeError."""
 
-    def __init__(self, connection: Connection, url: str) -> None:
+    def __init__(self, connection: Connection, url: str, *, gzip: bool = False) -> None:
         self._connection = connection
         self._url = url
+        self._encodings = ("identity", "gzip") if gzip else ("identity",)
         self._parser = ResponseParser()
         self._first_piece = b""  # the part of the body that arrived together with the head
         self.answered = False  # whether any byte of a response arrived
@@ -159,7 +160,7 @@ class Exchange:
         self._connection.send(request, deadline)
         while self._parser.head is None:
             self._first_piece = self._receive(deadline)
-        if self._parser.head.headers.get("content-encoding", "identity").lower() != "identity":
+        if self._parser.head.headers.get("content-encoding", "identity").lower() not in self._encodings:
             raise KubeError(Reason.BAD_ANSWER, f"{self._url}: unexpected compressed response")
         return self._parser.head
 
@@ -271,13 +272,15 @@ class Client:
         idle_seconds: float,
         total_seconds: float | None = None,
         accept: str = JSON,
+        accept_gzip: bool = False,
         any_status: bool = False,
     ) -> "Stream":
         """The response to a GET, with its body in pieces. The request is sent when the stream is entered.
-        With `any_status`, a status other than 2xx is not an error."""
+        With `accept_gzip`, the body may be compressed. With `any_status`, a status other than 2xx is not an
+        error."""
 
         def begin(exchange: Exchange, connection: Connection, deadline: float) -> Head:
-            request = self._request("GET", path, accept=accept)
+            request = self._request("GET", path, accept=accept, gzip=accept_gzip)
             if self._tls is not None and self._tls.refresh():
                 self.close()
             connection.open(deadline)
@@ -289,7 +292,7 @@ class Client:
         connection = Connection(self.endpoint, self._tls)
         return Stream(
             connection,
-            Exchange(connection, self.endpoint.url),
+            Exchange(connection, self.endpoint.url, gzip=accept_gzip),
             begin,
             begin_seconds=self.timeout_seconds,
             idle_seconds=idle_seconds,
@@ -316,12 +319,13 @@ class Client:
         body: bytes | None = None,
         content_type: str | None = None,
         etag: str | None = None,
+        gzip: bool = False,
     ) -> _Request:
         headers = [
             ("Host", self.endpoint.authority),
             ("User-Agent", self._user_agent),
             ("Accept", accept),
-            ("Accept-Encoding", "identity"),
+            ("Accept-Encoding", "gzip" if gzip else "identity"),
         ]
         token = self._token.read() if self._token is not None else None
         if token is not None:

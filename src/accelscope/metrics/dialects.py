@@ -5,6 +5,7 @@ writer, because some values are rates or counts over time and depend on earlier 
 `docs/dialects.md` is generated from the dialects.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -122,12 +123,20 @@ class Section:
     per_process: bool = False  # one series per process; counts towards the limit on process series
 
 
+_NAME_OR_PATTERN = re.compile(r"[a-zA-Z:][a-zA-Z0-9:]*_[a-zA-Z0-9_:*]*")  # has an underscore
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Metrics of the exporter that the dialect does not have, with the reason."""
+    """Metrics of the exporter that the dialect does not have, with the reason. `names` contains metric names
+    and patterns, and may contain other words."""
 
     names: str
     why: str
+
+    @property
+    def patterns(self) -> list[str]:
+        return _NAME_OR_PATTERN.findall(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +166,10 @@ class Dialect:
     notes: tuple[str, ...]  # for users of that exporter, in the reference page
     node_families: tuple[Family, ...] = ()  # `take` receives a NodeView
     missing: tuple[Missing, ...] = ()
-    optional_families: tuple[Family, ...] = ()  # can be enabled by an option; for the reference page
+    optional_families: tuple[Family, ...] = ()  # can be enabled by `optional_setting`
+    optional_setting: str = ""
+    rates: tuple[str, ...] = ()  # families of type counter whose values are rates, as in the exporter
+    prefix_setting: str = ""  # the setting that is prepended to each name; empty: there is none
     unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device
 

@@ -39,7 +39,14 @@ VENDOR = VendorDeclaration(
     plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
     settings=(AMD_SMI, ROCM_SMI),
     dialects=(
-        DialectDeclaration(name="amd", package=__name__, part="dialect:dialect", options=(DIALECT_PREFIX,)),
+        DialectDeclaration(
+            name="amd",
+            package=__name__,
+            part="dialect:dialect",
+            options=(DIALECT_PREFIX,),
+            exporter="AMD's device-metrics-exporter",
+            page_marker="gpu_nodes_total",
+        ),
     ),
     exporter_labels="dialect:exporter_labels",
     simulated="simulated.driver:VENDOR",

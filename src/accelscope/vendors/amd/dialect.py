@@ -21,6 +21,7 @@ from accelscope.metrics.dialects import (
     node_gauges,
     percent,
     rounded,
+    thousandths,
 )
 from accelscope.metrics.family import Family
 from accelscope.model import Clock, Device, HealthState, OwnerKind, Process, Vendor
@@ -139,6 +140,15 @@ def _pcie_errors(name: str, code: str, text: str) -> Family:
     return gauge(f"pcie_{name}_count", text, value)
 
 
+def _voltage(name: str, rail: str, text: str) -> Family:
+    """Deprecated in the exporter, which still publishes them up to v1.4."""
+
+    def value(view: DeviceView) -> int | None:
+        return thousandths(next((r.volts for r in of_device(view).rails if r.name == rail), None))
+
+    return gauge(f"gpu_{name}", text, value)
+
+
 def _link_kilobytes(view: DeviceView, *, sent: bool) -> Values:
     for link in of_device(view).links:
         total = link.transmit_bytes_total if sent else link.receive_bytes_total
@@ -214,6 +224,9 @@ FAMILIES: tuple[Family, ...] = (
         ("clock_index", "clock_type"),
         lambda v: [(labels, megahertz(clock.max_hertz)) for labels, clock in _clocks(v)],
     ),
+    _voltage("voltage", "soc", "Voltage of the SoC, in mV."),
+    _voltage("gfx_voltage", "gfx", "Voltage of the graphics and compute engine, in mV."),
+    _voltage("memory_voltage", "mem", "Voltage of the memory, in mV."),
     gauge("gpu_total_vram", "Total memory, in MB of 2^20 bytes.", lambda v: _memory(v, "total")),
     gauge("gpu_used_vram", "Used memory, in MB of 2^20 bytes.", lambda v: _memory(v, "used")),
     gauge("gpu_free_vram", "Free memory, in MB of 2^20 bytes.", lambda v: _memory(v, "free")),
@@ -406,6 +419,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
         divide=parts,
         notes=NOTES,
         missing=MISSING,
+        prefix_setting=DIALECT_PREFIX.name,
     )
     prefix = DIALECT_PREFIX.of(options)
     return amd.prefixed(prefix) if prefix else amd
@@ -436,6 +450,9 @@ NOTES = (
     "`accelerator_pod_*` there.",
     "`job_id` is the batch job of the GPU in the job-mapping folder, else the Slurm job of its processes if "
     "there is only one. `job_user` is the user of that job's processes. `job_partition` is always empty.",
+    "`clock_type` is written as v1.5.1 does (`system`); older versions write `GPU_CLOCK_TYPE_SYSTEM`. "
+    "`clock_index` counts the clocks that the driver reports.",
+    "`gpu_partition_id` of a GPU with a single partition is `0`; some versions of the exporter write `NA`.",
     "`deployment_mode` is `vm_vf` for a virtual function, otherwise empty.",
     "`gpu_power_usage` and the two package powers are the same reading. The power of a module with two dies "
     "is published at the first die, so `sum()` is correct.",
@@ -450,6 +467,7 @@ MISSING = (
         "gpu_free_gtt, gpu_vram_max_bandwidth, gpu_min_clock",
         "not read",
     ),
+    Missing("pcie_rx, pcie_tx", "not read; the exporter publishes 0"),
     Missing("pcie_bidirectional_bandwidth", "the driver's short sampling window is not read"),
     Missing(
         "gpu_vcn_busy_instantaneous, gpu_jpeg_busy_instantaneous, gpu_mma_activity, gpu_vcn_activity, "

@@ -38,7 +38,15 @@ VENDOR = VendorDeclaration(
         why_no_cdi="Ascend's driver has no CDI names",
     ),
     settings=(NPU_SMI, DRIVER_ROOT),
-    dialects=(DialectDeclaration(name="npu-exporter", package=__name__, part="npu_exporter:dialect"),),
+    dialects=(
+        DialectDeclaration(
+            name="npu-exporter",
+            package=__name__,
+            part="npu_exporter:dialect",
+            exporter="npu-exporter",
+            page_marker="npu_chip_info_",
+        ),
+    ),
     account_names=("hwhiaiuser",),
     simulated="simulated.driver:VENDOR",
     words=("npu-smi", "npu-exporter", "davinci", "hccn", "19e5"),

@@ -59,9 +59,26 @@ VENDOR = VendorDeclaration(
     settings=(FURIOSA_SMI, FURIOSACTL),
     dialects=(
         DialectDeclaration(
-            name="furiosa", package=__name__, part="dialect:dialect", same_names=("furiosa-2025",)
+            name="furiosa",
+            package=__name__,
+            part="dialect:dialect",
+            same_names=("furiosa-2024", "furiosa-2025"),
+            exporter="Furiosa's metrics exporter",
         ),
-        DialectDeclaration(name="furiosa-2025", package=__name__, part="dialect:dialect_2025"),
+        DialectDeclaration(
+            name="furiosa-2024",
+            package=__name__,
+            part="dialect:dialect_2024",
+            same_names=("furiosa-2025",),
+            exporter="Furiosa's metrics exporter",
+        ),
+        DialectDeclaration(
+            name="furiosa-2025",
+            package=__name__,
+            part="dialect:dialect_2025",
+            exporter="Furiosa's metrics exporter",
+            page_marker="furiosa_npu_",
+        ),
     ),
     simulated="simulated.driver:VENDOR",
     words=("furiosactl", "furiosasmi", "rngd", "warboy", "1ed2"),

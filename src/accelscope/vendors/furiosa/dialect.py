@@ -1,4 +1,5 @@
-"""`furiosa` and `furiosa-2025`: the names of FuriosaAI's exporters, of the Warboy era and of today."""
+"""`furiosa`, `furiosa-2024` and `furiosa-2025`: the names of FuriosaAI's exporters, of the Warboy era, of the
+first years of RNGD, and of today."""
 
 from collections.abc import Mapping
 
@@ -83,6 +84,15 @@ def _temperatures(view: DeviceView) -> list[tuple[tuple[str, ...], int | None]]:
     return [((later.get(s.name, s.name),), thousandths(s.celsius)) for s in view.device.sensors]
 
 
+def _errors() -> Family:
+    return gauges(
+        "furiosa_npu_error",
+        "Errors that the card counted, by kind.",
+        ("label",),
+        lambda v: [((error.code,), error.count) for error in v.device.errors],
+    )
+
+
 def dialect(_: Mapping[str, str]) -> Dialect:
     return Dialect(
         name="furiosa",
@@ -98,12 +108,7 @@ def dialect(_: Mapping[str, str]) -> Dialect:
                         "Time since the card was started, in seconds.",
                         lambda v: v.device.uptime_seconds,
                     ),
-                    gauges(
-                        "furiosa_npu_error",
-                        "Errors that the card counted, by kind.",
-                        ("label",),
-                        lambda v: [((error.code,), error.count) for error in v.device.errors],
-                    ),
+                    _errors(),
                     gauges(
                         "furiosa_npu_hw_temperature",
                         "Temperature of a part of the card, in thousandths of a degree Celsius.",
@@ -137,10 +142,46 @@ def dialect(_: Mapping[str, str]) -> Dialect:
             "`label` is the driver's name of the sensor, rail or error counter. The card's power is `PCI "
             "Total RMS PWR` on Warboy and `rms` on RNGD; RNGD's temperatures are `peak` and `ambient`, as "
             "furiosa-metrics-exporter 2024.1 writes them.",
-            "furiosa-metrics-exporter 2024.1 to 2025.1 has these labels and power in microwatts, but "
-            "temperatures in degrees: divide by 1000 when you compare.",
+            "furiosa-metrics-exporter 2024.1 to 2025.1 has these labels, but temperatures in degrees: use "
+            "the dialect `furiosa-2024` for it.",
             "`core` is the range of all cores: `0-1` on Warboy, `0-7` on RNGD.",
-            "Cannot be on together with `furiosa-2025`, which has the same names in other units.",
+            "Cannot be on together with `furiosa-2024` or `furiosa-2025`, which have the same names in other "
+            "units.",
+        ),
+    )
+
+
+# `furiosa-2024`: the names of furiosa-metrics-exporter before it had labels of pods.
+
+
+def dialect_2024(_: Mapping[str, str]) -> Dialect:
+    return Dialect(
+        name="furiosa-2024",
+        exporter="FuriosaAI furiosa-metrics-exporter 2024.1 to 2025.1",
+        vendors=(Vendor("furiosa"),),
+        sections=(
+            Section(
+                LABELS,
+                (
+                    gauge("furiosa_npu_alive", "1 if the card answers.", alive),
+                    _errors(),
+                    _board_temperatures(),
+                    gauges(
+                        "furiosa_npu_hw_power",
+                        "Power of the card, in microwatts.",
+                        ("label",),
+                        lambda v: [((_LATER_CARD_POWER,), millionths(v.device.power_watts))],
+                    ),
+                ),
+            ),
+            Section(LABELS.without("core"), (core_utilization(),)),
+        ),
+        notes=(
+            "Temperatures are in degrees and power is in microwatts, as in the page that the vendor "
+            "documents for 2024.1.",
+            "2025.1 has no `furiosa_npu_error`.",
+            "Cannot be on together with `furiosa` or `furiosa-2025`, which have the same names in other "
+            "units.",
         ),
     )
 
@@ -182,6 +223,15 @@ def _temperatures_2025(view: DeviceView) -> list[tuple[tuple[str, ...], float | 
     return [((name,), found.get(name)) for name in _TEMPERATURES]
 
 
+def _board_temperatures() -> Family:
+    return gauges(
+        "furiosa_npu_hw_temperature",
+        "Temperature of the board (ambient) and at the hottest place of the chip (peak), in degrees Celsius.",
+        ("label",),
+        _temperatures_2025,
+    )
+
+
 def _throttling() -> Family:
     changes = Changes(_WINDOW_SECONDS)
 
@@ -208,13 +258,7 @@ def dialect_2025(_: Mapping[str, str]) -> Dialect:
                 _LABELS_2025,
                 (
                     gauge("furiosa_npu_alive", "1 if the card answers.", alive),
-                    gauges(
-                        "furiosa_npu_hw_temperature",
-                        "Temperature of the board (ambient) and at the hottest place of the chip (peak), in "
-                        "degrees Celsius.",
-                        ("label",),
-                        _temperatures_2025,
-                    ),
+                    _board_temperatures(),
                     gauges(
                         "furiosa_npu_hw_power",
                         "Power of the card, in W.",
@@ -268,6 +312,7 @@ def dialect_2025(_: Mapping[str, str]) -> Dialect:
             "`furiosa_npu_total_cycle_count` and `furiosa_npu_task_execution_cycle` need a driver of RNGD "
             "that has the file `metrics` for each core (2026.4).",
             "`furiosa_npu_throttling_events_count` counts what changed between two readings of the agent.",
-            "Cannot be on together with `furiosa`, which has the same names in other units.",
+            "Cannot be on together with `furiosa` or `furiosa-2024`, which have the same names in other "
+            "units.",
         ),
     )

@@ -131,6 +131,8 @@ def dialect(options: Mapping[str, str]) -> Dialect:
         notes=NOTES,
         missing=MISSING,
         optional_families=further,
+        optional_setting=DCGM_COUNTERS.name,
+        rates=("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",),
         unavailable=unavailable,
     )
 
@@ -238,6 +240,18 @@ NOTES = (
 MISSING = (
     Missing("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
     Missing(
+        "DCGM_FI_DEV_MEMORY_TEMP of GPUs without that sensor",
+        "unknown values are omitted; dcgm-exporter publishes 0",
+    ),
+    Missing(
+        "DCGM_FI_DEV_XID_ERRORS before the first XID",
+        "omitted as in dcgm-exporter 4.8.2; earlier versions publish 0",
+    ),
+    Missing(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL of GPUs without NVLink",
+        "unknown values are omitted; some versions of dcgm-exporter publish 0",
+    ),
+    Missing(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE on boards "
         "before Hopper",
         "their profiling counters are only available through DCGM",
@@ -253,7 +267,7 @@ MISSING = (
         "counts within a time window; the native families have states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
     ),
-    Missing("every other field", "AccelScope does not read it"),
+    Missing("every other field `DCGM_FI_*`", "AccelScope does not read it"),
     Missing(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
         "labels that dcgm-exporter does not set by default",

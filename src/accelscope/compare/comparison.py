@@ -1,0 +1,242 @@
+"""Compares the pages of an exporter and of the agent: names, series, labels, types and values.
+
+What would change the result of a query counts as a difference: a missing name, a missing or further series, a
+missing label, another label value, another type, another value. Further names and labels, and other help
+texts, are reported and do not count.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from accelscope.compare.dialect import EXPORTERS_OWN, NATIVE, KnownDialect, matches
+from accelscope.compare.matching import Match, Pair, match
+from accelscope.compare.page import Labels, Metric, Page, Series
+from accelscope.compare.values import RATE, TRAFFIC, Tolerance, tolerance_of, unit_factor
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """A page at one or two moments."""
+
+    first: Page
+    second: Page | None = None
+    seconds: float = 0.0  # between the two
+
+
+@dataclass(frozen=True, slots=True)
+class MissingName:
+    name: str
+    series: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    old: Series
+    old_value: float
+    new_value: float
+    what: str = "value"  # or rate
+
+
+@dataclass(slots=True)
+class NameComparison:
+    """A name that is on both pages."""
+
+    old: Metric
+    new: Metric
+    match: Match
+    label_values: list[tuple[str, str, str]] = field(default_factory=list)  # label, old, new; one per pair
+    values: list[ValueDifference] = field(default_factory=list)
+    values_compared: int = 0
+    unit_factor: float | None = None  # new values are old ones times this
+    decreased: list[str] = field(default_factory=list)  # pages on which a counter decreased: old, new
+
+    @property
+    def name(self) -> str:
+        return self.old.name
+
+    @property
+    def type_differs(self) -> bool:
+        return len({self.old.type, self.new.type} - {None, "unknown", "untyped"}) == 2
+
+    @property
+    def help_differs(self) -> bool:
+        return self.old.help is not None and self.new.help is not None and self.old.help != self.new.help
+
+    @property
+    def differs(self) -> bool:
+        found = self.match
+        return bool(
+            found.missing
+            or found.extra
+            or found.missing_labels
+            or self.label_values
+            or self.type_differs
+            or self.values
+            or self.unit_factor
+            or self.decreased
+        )
+
+
+@dataclass(slots=True)
+class Comparison:
+    old: Page
+    new: Page
+    dialect: KnownDialect | None
+    missing: list[MissingName] = field(default_factory=list)
+    extra: list[Metric] = field(default_factory=list)  # names without native ones
+    names: list[NameComparison] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)  # names of the old page
+    native: int = 0  # names
+    has_dialect: bool = False  # whether the new page has a name of the dialect
+    old_prefix: str = ""
+    new_prefix: str = ""
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        return bool(
+            self.missing or self.old_prefix != self.new_prefix or any(each.differs for each in self.names)
+        )
+
+    @property
+    def same_devices(self) -> bool:
+        """False if no device is on both pages."""
+        pairs = [pair for each in self.names for pair in each.match.pairs]
+        return not pairs or any(pair.same_device for pair in pairs)
+
+
+def compare(
+    old: Scrape,
+    new: Scrape,
+    dialect: KnownDialect | None,
+    *,
+    ignore: Sequence[str] = (),
+    ignore_labels: Sequence[str] = (),
+    tolerance: float | None = None,
+) -> Comparison:
+    found = Comparison(old.first, new.first, dialect)
+    if dialect is not None:
+        found.old_prefix, found.new_prefix = dialect.prefix(old.first), dialect.prefix(new.first)
+    before = _without_prefix(old.first, found.old_prefix)
+    after = _without_prefix(new.first, found.new_prefix)
+    patterns = (*EXPORTERS_OWN, *ignore)
+    found.has_dialect = dialect is not None and not dialect.offered.isdisjoint(after)
+    if not found.has_dialect:
+        found.new_prefix = found.old_prefix  # unknown
+    for name, metric in before.items():
+        if matches(metric.name, patterns) or matches(name, patterns):
+            found.ignored.append(metric.name)
+        elif name not in after:
+            reason = "no device of the new page reports it" if name in NATIVE else "unknown name"
+            if dialect is not None and name not in NATIVE:
+                reason = dialect.reason(name, new_has_some=found.has_dialect)
+            found.missing.append(MissingName(metric.name, len(metric.series), reason))
+        else:
+            compared = _compare_name(metric, after[name], ignore_labels)
+            _compare_values(
+                compared,
+                _ValuesOf(old, metric),
+                _ValuesOf(new, after[name]),
+                tolerance,
+                is_rate=dialect is not None and name in dialect.dialect.rates,
+            )
+            found.names.append(compared)
+    for name, metric in after.items():
+        if name in before or matches(metric.name, patterns):
+            continue
+        if name in NATIVE:
+            found.native += 1
+        else:
+            found.extra.append(metric)
+    found.remarks += _remarks(found)
+    return found
+
+
+def _without_prefix(page: Page, prefix: str) -> Mapping[str, Metric]:
+    return {name.removeprefix(prefix): metric for name, metric in page.metrics.items()}
+
+
+def _remarks(found: Comparison) -> Iterable[str]:
+    for page in (found.old, found.new):
+        yield from (f"{page.source}: {remark}" for remark in page.remarks)
+    if not NATIVE.isdisjoint(found.old.metrics) and NATIVE.isdisjoint(found.new.metrics):
+        yield "the first page is AccelScope's and the second is not: name the old exporter's page first"
+    if found.missing and found.dialect is not None and not found.has_dialect:
+        yield (
+            f"the new page has no name of dialect {found.dialect.name}: start the agent with --dialect "
+            f"{found.dialect.name}, on a node that has such devices"
+        )
+    if not found.same_devices:
+        yield "no device is on both pages, so values are not compared: the pages are of different nodes"
+
+
+def _compare_name(old: Metric, new: Metric, ignore_labels: Sequence[str]) -> NameComparison:
+    found = match(old, new, ignore_labels)
+    compared = NameComparison(old, new, found)
+    for pair in found.pairs:
+        compared.label_values += pair.differences(found.common_labels)
+    return compared
+
+
+class _ValuesOf:
+    """The values of a metric at one or two moments."""
+
+    def __init__(self, scrape: Scrape, metric: Metric) -> None:
+        self.seconds = scrape.seconds
+        self._second: dict[Labels, float] | None = None
+        if scrape.second is not None:
+            again = scrape.second.metrics.get(metric.name, Metric(metric.name))
+            self._second = {series.labels: series.value for series in again.series}
+
+    def change(self, series: Series) -> float | None:
+        """None if it was read once."""
+        later = None if self._second is None else self._second.get(series.labels)
+        return None if later is None else later - series.value
+
+    def mean(self, series: Series) -> float:
+        change = self.change(series)
+        return series.value if change is None else series.value + change / 2
+
+
+def _compare_values(
+    compared: NameComparison, old: _ValuesOf, new: _ValuesOf, tolerance: float | None, *, is_rate: bool
+) -> None:
+    pairs = [pair for pair in compared.match.pairs if pair.same_device and pair.only]
+    compared.values_compared = len(pairs)
+    limits = TRAFFIC if is_rate else tolerance_of(compared.name, compared.new.help)
+    if tolerance is not None:
+        limits = replace(limits, relative=tolerance, absolute=0.0)
+    is_counter = "counter" in (compared.old.type, compared.new.type) or compared.name.endswith("_total")
+    if is_counter and not is_rate:
+        _compare_counters(compared, pairs, old, new, RATE if tolerance is None else Tolerance(tolerance))
+        return
+    values = [(pair, old.mean(pair.old), new.mean(pair.new)) for pair in pairs]
+    differing = [
+        ValueDifference(pair.old, before, after)
+        for pair, before, after in values
+        if not limits.allows(before, after)
+    ]
+    if differing:
+        compared.unit_factor = unit_factor([(before, after) for _, before, after in values])
+    if compared.unit_factor is None:
+        compared.values = differing
+
+
+def _compare_counters(
+    compared: NameComparison, pairs: Sequence[Pair], old: _ValuesOf, new: _ValuesOf, limits: Tolerance
+) -> None:
+    """Counters may have begun at different times, so only the scale of their values is compared; with two
+    readings also the rate."""
+    compared.unit_factor = unit_factor([(pair.old.value, pair.new.value) for pair in pairs])
+    for pair in pairs:
+        before, after = old.change(pair.old), new.change(pair.new)
+        for side, change in (("old", before), ("new", after)):
+            if change is not None and change < 0 and side not in compared.decreased:
+                compared.decreased.append(side)
+        if before is None or after is None or before < 0 or after < 0 or compared.unit_factor is not None:
+            continue
+        rates = before / old.seconds, after / new.seconds
+        if not all(map(math.isfinite, rates)) or not limits.allows(*rates):
+            compared.values.append(ValueDifference(pair.old, *rates, "rate"))
