@@ -180,6 +180,6 @@ def call_with_deadline(name: str, function: Callable[[], T], seconds: float) -> 
 
 
 def call_detached(name: str, function: Callable[[], object]) -> None:
-    """Run a call whose result nobody needs, if a thread can be started."""
+    """Run a call in a thread and ignore its result. Without a free thread, do nothing."""
     with suppress(RuntimeError):
         threading.Thread(target=function, name=name, daemon=True).start()

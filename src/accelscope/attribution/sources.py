@@ -8,24 +8,24 @@ SOURCES = (
         "proc-cgroup",
         "/proc/<pid>/cgroup: the pod and the container of a process",
         lambda text, _fields: cgroup.parse_cgroup(text),
-        tells="containers",
+        output="containers",
     ),
     Source(
         "proc-mountinfo",
         "/proc/<pid>/mountinfo: the same, if the cgroup file does not contain them",
         lambda text, _fields: cgroup.parse_mountinfo(text),
-        tells="containers",
+        output="containers",
     ),
     Source(
         "kubelet-checkpoint",
         "the kubelet's kubelet_internal_checkpoint: device ids and devices of each container",
         lambda text, _fields: checkpoint.parse_checkpoint(text),
-        tells="allocations",
+        output="allocations",
     ),
     Source(
         "gpu-allocation",
         "gpu_allocation.txt: the number of shares per device",
         lambda text, _fields: shares.parse_gpu_allocation(text),
-        tells="ratio",
+        output="ratio",
     ),
 )

@@ -65,7 +65,7 @@ def document(source: Source, parsed: Parsed) -> dict[str, Any]:
 
 def _further_keys(source: Source, parsed: Parsed) -> dict[str, Any]:
     """Lists are present even if the text could not be parsed, like `devices`."""
-    match source.tells:
+    match source.output:
         case "containers":
             return {"containers": plain(parsed.containers or ())}
         case "allocations":
@@ -84,7 +84,7 @@ def _grant(grant: DeviceGrant) -> dict[str, Any]:
 
 def _device(device: Device) -> dict[str, Any]:
     written: dict[str, Any] = plain(device)
-    del written["stale"]  # says something of a reader that tried and failed; here there is none
+    del written["stale"]  # the state of a reader; here there is none
     if device.health.state is HealthState.UNKNOWN and device.health.reason is None:
         del written["health"]
     return written

@@ -14,7 +14,7 @@ from accelscope.parsing import Parsed, ParseError, Rejections, without_halves
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import slot_of
-from accelscope.vendors.common.values import strange_output
+from accelscope.vendors.common.values import unrecognized_output
 
 # Indented text, which amd-smi prints without --json: a block of nested names and values for each GPU. It
 # becomes the tree of --json: names in lower case, values as text.
@@ -266,11 +266,11 @@ def no_devices_error(text: str, tool: str) -> ParseError:
     a table or CSV, the reason is that the format is not the expected one."""
     error = find_error(text)
     if error is None:
-        return strange_output(text, tool)
+        return unrecognized_output(text, tool)
     if _WARNING.search(error.text):
         printed = next((line for line in text.split("\n")[:_MOST_MESSAGE_LINES] if _is_payload(line)), None)
         if printed is not None:
-            strange = strange_output(printed, tool)
+            strange = unrecognized_output(printed, tool)
             return replace(strange, text=f"{strange.text}; preceded by: {error.text}")
     return error
 

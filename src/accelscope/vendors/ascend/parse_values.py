@@ -24,7 +24,7 @@ from accelscope.parsing import Parsed, Rejections
 from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, die_id, health_of
 from accelscope.vendors.ascend.key_values import CONTROLLERS, Block, blocks_of, chips_of, first_of, key_value
-from accelscope.vendors.common.values import program_name, strange_output
+from accelscope.vendors.common.values import program_name, unrecognized_output
 
 # Common to the parsers of `npu-smi info -t …`: a block of values becomes a chip.
 
@@ -44,7 +44,7 @@ def parse_chips(
 ) -> Parsed:
     """`take_more` adds values that are made from several keys. A block without known keys is ignored."""
     if _NVIDIA_LOG in text[:_LOG_BEGINS_WITHIN]:  # `nvidia-smi -q` has keys of the same names
-        return Parsed(error=strange_output(text, tool))
+        return Parsed(error=unrecognized_output(text, tool))
     rejected = Rejections()
     drafts: list[AscendDraft] = []
     for block in chips_of(text):

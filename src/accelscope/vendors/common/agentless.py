@@ -1,4 +1,4 @@
-"""What a vendor's tool is asked for in a driver pod, without I/O: the fleet runs the commands."""
+"""A vendor's tool in a driver pod: commands and parsing, without I/O. The fleet runs the commands."""
 
 import math
 from collections.abc import Generator, Mapping, Sequence
@@ -19,7 +19,7 @@ class ToolReading(NamedTuple):
 
 
 class DriverTool(Protocol):
-    """The tool of one pod; it may remember which questions the tool does not understand."""
+    """The tool of one pod. It may remember which commands the tool does not support."""
 
     name: str
 
@@ -36,11 +36,11 @@ class DriverTool(Protocol):
         interval_seconds: float,
         ids_by_address: dict[str, str],
     ) -> Snapshot:
-        """`ids_by_address` is kept from one reading of the node to the next."""
+        """`ids_by_address` is passed from one reading of the node to the next."""
         ...
 
 
-# Values of a JSON object of another program. A member of another type, or out of range, is None.
+# Values of another program's JSON object. A value of another type or out of range is None.
 
 _LARGEST = 2**63
 

@@ -1,4 +1,4 @@
-"""How Furiosa's device plugins name cards and their cores."""
+"""Device ids of Furiosa's device plugins."""
 
 import re
 
@@ -13,7 +13,7 @@ _FAMILIES = ("rngd", "warboy")
 def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
     if cores := _CORES.fullmatch(bare):
         found = devices.by_uuid(cores[1], Vendor("furiosa"))
-        # A card without a uuid of its own goes by its address.
+        # Cards without a unique uuid are identified by their address.
         return found if found.device is not None else whole(devices.by_pci(cores[1], Vendor("furiosa")))
     file = _FILE.fullmatch(bare)
     if resource is None or file is None:

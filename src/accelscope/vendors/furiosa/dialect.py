@@ -36,7 +36,7 @@ def core_range(view: DeviceView) -> str:
 
 
 def alive(view: DeviceView) -> bool | None:
-    """Absent where nobody could tell."""
+    """None if the health is unknown."""
     state = view.device.health.state
     if view.device.stale or state in (HealthState.CRITICAL, HealthState.LOST):
         return False
@@ -261,10 +261,10 @@ def dialect_2025(_: Mapping[str, str]) -> Dialect:
         ),
         notes=(
             "A label without a value is left out, as there; `hostname` is the node's name.",
-            "`namespace`, `pod` and `container` name who holds the card, else the only pod whose processes "
-            "use it.",
-            "A card that several pods share has one series, not one more for each pod: sums are right. It "
-            "names no pod; `accelerator_pod_*` tell them apart.",
+            "`namespace`, `pod` and `container` name the pod to which the card is allocated, else the only "
+            "pod whose processes use it.",
+            "A card that several pods share has one series, not one per pod, so sums are right. Its pod "
+            "labels are empty; `accelerator_pod_*` have values per pod.",
             "`furiosa_npu_total_cycle_count` and `furiosa_npu_task_execution_cycle` need a driver of RNGD "
             "that has the file `metrics` for each core (2026.4).",
             "`furiosa_npu_throttling_events_count` counts what changed between two readings of the agent.",

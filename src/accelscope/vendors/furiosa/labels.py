@@ -1,4 +1,4 @@
-"""Labels of the Node in the forms of Furiosa's own feature discovery."""
+"""Node labels in the formats of Furiosa's feature discovery."""
 
 import re
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from accelscope.sinks.features import Fact, Facts, Machine, version_parts
 
 _PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
 _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
-# Furiosa's documents name driver and firmware with `npu.` before, its program writes them without: people
-# select by either.
+# Labels of driver and firmware: with `npu.` in Furiosa's documents, without it in its program. Selectors may
+# use either.
 _PREFIXES = ("", "npu.")
 
 

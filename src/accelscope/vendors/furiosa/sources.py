@@ -11,12 +11,12 @@ SOURCES = (
     ),
     Source(
         "furiosactl-list",
-        "furiosactl list, table, JSON or YAML: cards with device files and the cores that are held",
+        "furiosactl list, table, JSON or YAML: cards with device files and the cores that are occupied",
         lambda text, _fields: parse_list(text),
     ),
     Source(
         "furiosactl-ps",
-        "furiosactl ps, table, JSON or YAML: processes with the cores that they hold",
+        "furiosactl ps, table, JSON or YAML: processes with the cores that they have opened",
         lambda text, _fields: parse_ps(text, "furiosactl ps"),
     ),
     Source(
@@ -31,7 +31,7 @@ SOURCES = (
     ),
     Source(
         "furiosa-smi-ps",
-        "furiosa-smi ps, table or JSON: processes with the cores that they hold",
+        "furiosa-smi ps, table or JSON: processes with the cores that they have opened",
         lambda text, _fields: parse_ps(text, "furiosa-smi ps"),
     ),
 )

@@ -25,7 +25,7 @@ from accelscope.vendors.common.values import (
     digits_and_unit,
     program_in_title,
     scaled,
-    strange_output,
+    unrecognized_output,
 )
 
 Value = float | int | bool | str
@@ -316,7 +316,7 @@ def unknown_field(text: str) -> str | None:
 
 def missing_reading(text: str, tool: str) -> ParseError:
     """The error of an output without any row."""
-    return first_error(text) or strange_output(text, tool)
+    return first_error(text) or unrecognized_output(text, tool)
 
 
 class MessageSet:

@@ -41,6 +41,6 @@ SOURCES = (
         "nvidia-smi-version",
         "nvidia-smi --version: versions of the driver, of NVML and of CUDA",
         lambda text, _fields: parse_text.parse_version(text),
-        tells="versions",
+        output="versions",
     ),
 )
