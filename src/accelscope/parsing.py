@@ -82,7 +82,7 @@ Parse = Callable[[str, Sequence[str] | None], Parsed]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OutputFormat:
     name: str
     summary: str
     parse: Parse  # takes the text and, if `takes_fields`, the names of its columns
@@ -102,10 +102,10 @@ class Source:
 # The saved outputs that `accelscope parse` can read, by name.
 
 
-def sources() -> Mapping[str, Source]:
+def sources() -> Mapping[str, OutputFormat]:
     """All formats: the vendors' in their order, then those of attribution. Their parsers are imported here,
     not earlier, because the agent needs few of them."""
-    listed: list[Source] = []
+    listed: list[OutputFormat] = []
     for vendor in declarations().values():
         listed += vendor.load(vendor.sources)
     listed += import_module("accelscope.attribution.sources").SOURCES

@@ -7,7 +7,7 @@ import pytest
 from tools.fuzz import answers, seeds
 
 from accelscope.model import Device, Process, Rejection, Vendor
-from accelscope.parsing import Parsed, Source, sources
+from accelscope.parsing import OutputFormat, Parsed, sources
 
 
 def device(**values: object) -> Parsed:
@@ -96,7 +96,7 @@ def test_a_parser_that_takes_too_long_is_noticed(monkeypatch: pytest.MonkeyPatch
         return Parsed()
 
     with pytest.raises(answers.Wrong, match="characters"):
-        answers.examine(Source("busy", "", busy), "x")
+        answers.examine(OutputFormat("busy", "", busy), "x")
 
 
 def test_columns_are_tried_where_a_source_takes_them() -> None:
@@ -106,7 +106,7 @@ def test_columns_are_tried_where_a_source_takes_them() -> None:
         asked.append((text, names))
         return Parsed()
 
-    answers.examine(Source("csv", "", listening, default_fields=("index",)), "a,b\n1,2")
+    answers.examine(OutputFormat("csv", "", listening, default_fields=("index",)), "a,b\n1,2")
     assert asked == [("a,b\n1,2", None), ("1,2", ["a", "b"])]
 
 

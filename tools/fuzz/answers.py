@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed, Source
+from accelscope.parsing import OutputFormat, Parsed
 
 # Of CPU, for the few dozen KiB that an input has at most: linear work on them is done in a tenth of it even
 # where the engine counts every branch.
@@ -26,7 +26,7 @@ class Wrong(Exception):
     """An answer that no parser may give."""
 
 
-def examine(source: Source, text: str) -> None:
+def examine(source: OutputFormat, text: str) -> None:
     """Raises Wrong, or whatever the parser raises. Where a source takes names of columns, the text's first
     line is tried as these, too."""
     _examine(source, text, None)
@@ -35,7 +35,7 @@ def examine(source: Source, text: str) -> None:
         _examine(source, rest, names.split(","))
 
 
-def _examine(source: Source, text: str, names: Sequence[str] | None) -> None:
+def _examine(source: OutputFormat, text: str, names: Sequence[str] | None) -> None:
     started = time.process_time()
     parsed = source.parse(text, names)
     taken = time.process_time() - started

@@ -10,7 +10,7 @@ from accelscope.cli.output import Refused, refuse
 from accelscope.config import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.parsing import DeviceGrant, Parsed, Source, sources
+from accelscope.parsing import DeviceGrant, OutputFormat, Parsed, sources
 
 _LIMIT_BYTES = 64 * 2**20
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if parsed.error is None else 1
 
 
-def document(source: Source, parsed: Parsed) -> dict[str, Any]:
+def document(source: OutputFormat, parsed: Parsed) -> dict[str, Any]:
     return {
         "source": source.name,
         "devices": [_device(device) for device in parsed.devices],
@@ -63,7 +63,7 @@ def document(source: Source, parsed: Parsed) -> dict[str, Any]:
     }
 
 
-def _further_keys(source: Source, parsed: Parsed) -> dict[str, Any]:
+def _further_keys(source: OutputFormat, parsed: Parsed) -> dict[str, Any]:
     """Lists are present even if the text could not be parsed, like `devices`."""
     match source.output:
         case "containers":
@@ -101,7 +101,7 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _source(name: str | None) -> Source:
+def _source(name: str | None) -> OutputFormat:
     known = sources()
     if name is None:
         raise Refused(f"name a source: {', '.join(known)}")
@@ -110,7 +110,7 @@ def _source(name: str | None) -> Source:
     return known[name]
 
 
-def _fields(source: Source, text: str | None) -> list[str] | None:
+def _fields(source: OutputFormat, text: str | None) -> list[str] | None:
     if text is None:
         return None
     if not source.takes_fields:

@@ -19,7 +19,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing import Parsed, ParseError, Rejections, Source
+from accelscope.parsing import OutputFormat, Parsed, ParseError, Rejections
 
 _COLUMNS = 10
 _VERSION = re.compile(r"# driver (\S{1,64})")
@@ -102,5 +102,7 @@ def _health(word: str) -> Health:
 
 
 SOURCES = (
-    Source("acme-smi-query", "acme-smi query: cards with their processes", lambda text, _fields: parse(text)),
+    OutputFormat(
+        "acme-smi-query", "acme-smi query: cards with their processes", lambda text, _fields: parse(text)
+    ),
 )
