@@ -18,7 +18,7 @@ from accelscope.config.settings import settings_of
 from accelscope.top.view.text import ASCII, UNICODE, Glyphs
 
 if TYPE_CHECKING:
-    from accelscope.top.sources.source import Query, Source
+    from accelscope.top.sources.source import Query, ViewSource
     from accelscope.top.view.frame import Choices
     from accelscope.top.view.model import View
     from accelscope.top.view.text import Glyphs
@@ -188,7 +188,7 @@ def _looks_once(arguments: argparse.Namespace) -> bool:
     return bool(arguments.json or arguments.once)
 
 
-def _hangs(source: "Source") -> bool:
+def _hangs(source: "ViewSource") -> bool:
     """Whether a call into a driver has not returned."""
     return getattr(source, "abandoned_calls", 0) > 0
 
@@ -214,7 +214,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Refused("--client-key requires --client-certificate")
 
 
-def _source(arguments: argparse.Namespace) -> "tuple[Source, Query]":
+def _source(arguments: argparse.Namespace) -> "tuple[ViewSource, Query]":
     from accelscope.top.sources.source import Query  # noqa: PLC0415 - not needed for --help
 
     if not _is_remote(arguments):
@@ -280,7 +280,7 @@ def _glyphs(arguments: argparse.Namespace) -> "Glyphs":
     return glyphs_for(os.environ)
 
 
-def _once(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
+def _once(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
     from accelscope.top import once  # noqa: PLC0415
     from accelscope.top.once import document  # noqa: PLC0415
     from accelscope.top.sources.source import read_view  # noqa: PLC0415
@@ -314,7 +314,7 @@ def _page(arguments: argparse.Namespace, view: "View") -> str:
     return once.page(view, _choices(arguments), context, width)
 
 
-def _screen(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
+def _screen(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("the output is not a terminal; use --once or --json")
@@ -338,7 +338,7 @@ def _screen(arguments: argparse.Namespace, source: "Source", query: "Query") -> 
     return app.return_code or 0
 
 
-def _repeated(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
+def _repeated(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
     """Print the tables again and again, for terminals without cursor movement."""
     from accelscope.top.sources.source import read_view  # noqa: PLC0415
 

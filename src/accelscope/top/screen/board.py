@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from accelscope.top.screen.table import HEAD, Lines, Table
-from accelscope.top.sources.source import Query, Source, read_view
+from accelscope.top.sources.source import Query, ViewSource, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
 from accelscope.top.view.history import History
 from accelscope.top.view.model import Kind, View
@@ -25,7 +25,7 @@ class Feed:
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         query: Query,
         interval_seconds: float,
         publish: Callable[[View, Query], None],
@@ -120,7 +120,7 @@ class Board(App[None]):
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         query: Query,
         choices: Choices,
         *,

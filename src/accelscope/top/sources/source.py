@@ -26,7 +26,7 @@ class Query:
     page: int = 0
 
 
-class Source(Protocol):
+class ViewSource(Protocol):
     """`read` is called by one thread and may block until its timeout."""
 
     kind: Kind
@@ -49,7 +49,7 @@ class Source(Protocol):
     def stop(self) -> None: ...
 
 
-def read_view(source: Source, query: Query) -> View:
+def read_view(source: ViewSource, query: Query) -> View:
     """The view of the source, or a view with the error if it raises."""
     try:
         return source.read(query)
