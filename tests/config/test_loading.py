@@ -23,10 +23,10 @@ from accelscope.config import (
     ConfigError,
     Decimal,
     Duration,
-    Kind,
     List,
     Loaded,
     Node,
+    ValueKind,
     WholeNumber,
     add_arguments,
     load,
@@ -35,7 +35,7 @@ from accelscope.config import (
 from accelscope.config.document import problem_of
 
 
-class Ratios(Kind[Mapping[str, float]]):
+class Ratios(ValueKind[Mapping[str, float]]):
     """A kind of somebody else's making, for the file only."""
 
     allowed = "a mapping of models to ratios above 0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelscope.cli.output import missing, refuse
-from accelscope.config import BadValue, Choice, Duration, Kind, WholeNumber, argument
+from accelscope.config import BadValue, Choice, Duration, ValueKind, WholeNumber, argument
 from accelscope.config.settings import key_name
 from accelscope.simulate import (
     AlreadyRunning,
@@ -57,7 +57,7 @@ examples:
 """
 
 
-class _ErrorCode(Kind[int]):
+class _ErrorCode(ValueKind[int]):
     """Decimal, or hexadecimal with 0x."""
 
     allowed = "a number such as 31 or 0x80e01801"

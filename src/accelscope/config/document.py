@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self, TypeVar, overload
 import yaml
 from yaml.events import Event
 
-from accelscope.config.values import BadValue, ConfigError, Kind, Node, quoted, shown
+from accelscope.config.values import BadValue, ConfigError, Node, ValueKind, quoted, shown
 from accelscope.files import open_regular
 
 S = TypeVar("S", bound="Section")
@@ -200,22 +200,22 @@ class Section:
         return self._given.get(key)
 
     @overload
-    def take(self, key: str, kind: Kind[T]) -> T | None: ...
+    def take(self, key: str, kind: ValueKind[T]) -> T | None: ...
 
     @overload
-    def take(self, key: str, kind: Kind[T], default: T) -> T: ...
+    def take(self, key: str, kind: ValueKind[T], default: T) -> T: ...
 
-    def take(self, key: str, kind: Kind[T], default: T | None = None) -> T | None:
+    def take(self, key: str, kind: ValueKind[T], default: T | None = None) -> T | None:
         node = self.raw(key)
         return default if node is None else self._read(key, kind, node)
 
-    def require(self, key: str, kind: Kind[T]) -> T:
+    def require(self, key: str, kind: ValueKind[T]) -> T:
         node = self.raw(key)
         if node is None:
             raise self.error(key, f"missing; expected {kind.allowed}")
         return self._read(key, kind, node)
 
-    def take_each(self, key: str, kind: Kind[T]) -> tuple[T, ...]:
+    def take_each(self, key: str, kind: ValueKind[T]) -> tuple[T, ...]:
         """The members of a list, duplicates included; empty without the key."""
         return tuple(self._read(f"{key}[{i}]", kind, node) for i, node in enumerate(self.members(key)))
 
@@ -246,7 +246,7 @@ class Section:
         line = self._lines.get(key.partition("[")[0], self._line)
         return type(self)(node, self.path(key), file=self.file, line=line)
 
-    def _read(self, key: str, kind: Kind[T], node: Any) -> T:
+    def _read(self, key: str, kind: ValueKind[T], node: Any) -> T:
         try:
             return kind.read(node)
         except BadValue as error:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from accelscope.config.log import fields
-from accelscope.config.values import BadValue, Boolean, ConfigError, ConfigFile, Kind, Node, quoted
+from accelscope.config.values import BadValue, Boolean, ConfigError, ConfigFile, Node, ValueKind, quoted
 from accelscope.files import FileWatch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Setting:
 
     name: str
     default: Any
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     help: str
     group: str
     env_aliases: tuple[str, ...]
@@ -66,7 +66,7 @@ class Setting:
 
 def setting(
     default: T,
-    kind: Kind[T],
+    kind: ValueKind[T],
     help: str,  # noqa: A002 - argparse's word for it
     *,
     group: str,
@@ -167,7 +167,7 @@ def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
         _add_flag(groups[declared.group], declared)
 
 
-def argument(kind: Kind[T]) -> Callable[[str], T]:
+def argument(kind: ValueKind[T]) -> Callable[[str], T]:
     """A kind as argparse's `type`, for options of a command that are not settings."""
 
     def parse(text: str) -> T:
@@ -265,7 +265,7 @@ def _text_given(
     return spelling, text
 
 
-def _read(kind: Kind[T], spelling: str, node: Node) -> T:
+def _read(kind: ValueKind[T], spelling: str, node: Node) -> T:
     try:
         return kind.read(node)
     except BadValue as error:

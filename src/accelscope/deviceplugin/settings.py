@@ -16,11 +16,11 @@ from accelscope.config import (
     Choice,
     ConfigError,
     Duration,
-    Kind,
     Loaded,
     Node,
     Setting,
     Text,
+    ValueKind,
     WholeNumber,
     load,
     quoted,
@@ -113,7 +113,7 @@ class DisabledDevice:
     node: str | None = None  # None: on every node
 
 
-class DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
+class DisabledDevices(ValueKind[tuple[DisabledDevice, ...]]):
     metavar = "NAME,..."
     allowed = (
         "a list of devices: names separated by commas, or in the file entries with devName and nodeName "

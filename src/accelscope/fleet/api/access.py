@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from accelscope.config import BadValue, Choice, ConfigError, Kind, Text, quoted
+from accelscope.config import BadValue, Choice, ConfigError, Text, ValueKind, quoted
 from accelscope.config.document import Section, read_document
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
@@ -92,7 +92,7 @@ _SCOPE = Choice(*Scope)
 _CLUSTER = Text("the id of a cluster; omit clusters for all", CLUSTER_ID)
 
 
-class _Expiry(Kind[float]):
+class _Expiry(ValueKind[float]):
     allowed = "a time with a time zone, such as 2027-01-01T00:00:00Z"
 
     def parse(self, text: str) -> float:

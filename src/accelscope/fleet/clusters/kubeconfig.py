@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import yaml
 
-from accelscope.config import BOOLEAN, BadValue, ConfigError, Kind, Text, quoted
+from accelscope.config import BOOLEAN, BadValue, ConfigError, Text, ValueKind, quoted
 from accelscope.config.document import Section, parse_yaml, read_text
 from accelscope.fleet.clusters.entry import (
     Access,
@@ -40,7 +40,7 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TEXT = Text("text", r"(?s).*", secret=True)
 
 
-class _Base64(Kind[bytes]):
+class _Base64(ValueKind[bytes]):
     allowed = "base64"
     secret = True
 
