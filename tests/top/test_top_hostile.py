@@ -23,7 +23,7 @@ from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.source import Credentials, JsonResponse, Query, decode_json, endpoint_of
 from accelscope.top.view.frame import Choices, alert_lines, alerts, header
 from accelscope.top.view.history import History
-from accelscope.top.view.model import Kind, View
+from accelscope.top.view.model import View, ViewKind
 from accelscope.top.view.processes import Tree
 from accelscope.top.view.table import RenderContext, plain
 from accelscope.top.view.text import ASCII, UNICODE
@@ -212,7 +212,7 @@ def agent_view(body: bytes) -> View:
     poller = AgentPoller(ENDPOINT, 1.0)
     poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
     poller.poll()
-    return View(kind=Kind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
+    return View(kind=ViewKind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
 
 
 def fleet_view(answers: Mapping[str, bytes], query: Query) -> View:
@@ -338,7 +338,7 @@ def test_a_fault_of_our_own_is_published_and_the_feed_goes_on() -> None:
     def read(query: Query) -> View:
         if len(source.questions) < 3:
             raise RuntimeError("a fault")
-        return View(kind=Kind.LOCAL, title="n", at=1.8e9)
+        return View(kind=ViewKind.LOCAL, title="n", at=1.8e9)
 
     source = StillSource(read)
     feed = Feed(source, Query(), 0.01, lambda view, _: seen.append(view))

@@ -13,7 +13,7 @@ from accelscope.top.view import devices, processes
 from accelscope.top.view.cells import conditions
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
 from accelscope.top.view.history import ALL, READINGS_LIMIT, History, sums_of
-from accelscope.top.view.model import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
+from accelscope.top.view.model import DeviceView, NodeSums, Overview, PartitionView, Sums, View, ViewKind
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.processes import Tree
 from accelscope.top.view.table import RenderContext, Sort, Span, Tone, place, plain, row_line, title_line
@@ -224,7 +224,7 @@ def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
 )
 def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str) -> None:
     sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
-    shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
+    shown = view(kind=ViewKind.FLEET, overview=Overview(sums=sums, nodes_total=49))
     assert told in plain(header(shown, [], CONTEXT, 120, "")[1])
 
 
@@ -247,7 +247,7 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     }
     summary: dict[str, Any] = {"total": {}, "groups": []}
     found = fleet.overview(summary, {"items": []}, health, {"items": []}, 0)
-    shown = view(kind=Kind.FLEET, overview=found)
+    shown = view(kind=ViewKind.FLEET, overview=found)
     told = alerts(shown, CONTEXT)
     assert [alert.text for alert in told] == [
         "rome: unreachable: no route",
@@ -294,7 +294,9 @@ def test_used_memory_is_set_beside_the_total_of_the_same_devices_only() -> None:
         Span("20.0/80.0G", Tone.PLAIN),
         Span("78.0G/-", Tone.WARN),  # nearly full, of devices that report both
     ]
-    assert "memory 78.0G/- " in plain(header(view(kind=Kind.FLEET, overview=found), [], CONTEXT, 120, "")[1])
+    assert "memory 78.0G/- " in plain(
+        header(view(kind=ViewKind.FLEET, overview=found), [], CONTEXT, 120, "")[1]
+    )
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

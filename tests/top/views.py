@@ -5,7 +5,7 @@ from typing import Any
 
 from accelscope.model import HealthState
 from accelscope.top.sources.source import Query
-from accelscope.top.view.model import DeviceView, Kind, NodeView, ProcessView, Use, View
+from accelscope.top.view.model import DeviceView, NodeView, ProcessView, Use, View, ViewKind
 
 GIB = 1 << 30
 NOW = 1_800_000_000.0
@@ -46,14 +46,14 @@ def node(
     )
 
 
-def view(*nodes: NodeView, kind: Kind = Kind.LOCAL, **values: Any) -> View:
+def view(*nodes: NodeView, kind: ViewKind = ViewKind.LOCAL, **values: Any) -> View:
     return View(kind=kind, title=values.pop("title", "n"), at=NOW, nodes=nodes, **values)
 
 
 class StillSource:
     """Always the same view, or what a function makes of the query."""
 
-    def __init__(self, answer: View | Callable[[Query], View], kind: Kind = Kind.LOCAL) -> None:
+    def __init__(self, answer: View | Callable[[Query], View], kind: ViewKind = ViewKind.LOCAL) -> None:
         self.kind = kind
         self.title = "n"
         self.proc_root = "/proc"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accelscope.top.view.frame import Choices, Pane, alerts, header, panes
-from accelscope.top.view.model import Kind, NodeView, View
+from accelscope.top.view.model import NodeView, View, ViewKind
 from accelscope.top.view.table import Line, RenderContext, Span, Tone, place, plain, row_line, title_line
 from accelscope.top.view.text import clean, cut
 
@@ -53,7 +53,7 @@ SCHEMA = "1.0"  # major.minor: a new key increments the minor version, a changed
 def document(view: View) -> dict[str, Any]:
     """For --json. The documents of agents and fleets are included unchanged."""
     made: dict[str, Any] = {"schema": SCHEMA, "kind": view.kind.value, "at": view.at}
-    if view.kind is Kind.FLEET:
+    if view.kind is ViewKind.FLEET:
         made |= {"source": view.title, "error": view.error}
         if view.overview is not None:
             return made | dict(view.overview.documents)

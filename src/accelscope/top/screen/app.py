@@ -19,7 +19,7 @@ from accelscope.top.screen.table import Lines, Table
 from accelscope.top.signals import SIGNALS, Target
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
-from accelscope.top.view.model import Kind
+from accelscope.top.view.model import ViewKind
 from accelscope.top.view.overview import SumsRow
 from accelscope.top.view.processes import ProcessRow
 from accelscope.top.view.table import Line, Sort, Span, Tone, next_sort
@@ -214,7 +214,7 @@ class TopApp(Board):
 
     def _choose(self, choices: Choices) -> None:
         self.choices = choices
-        if self._source.kind is Kind.FLEET and self._query.node is None:
+        if self._source.kind is ViewKind.FLEET and self._query.node is None:
             asked = replace(
                 self._query,
                 text=choices.text,
@@ -281,7 +281,7 @@ class TopApp(Board):
             self._choose(replace(self.choices, text=""))
         elif self.choices.marked:
             self._choose(replace(self.choices, marked=frozenset()))
-        elif self._query.node is not None and self._source.kind is Kind.FLEET:
+        elif self._query.node is not None and self._source.kind is ViewKind.FLEET:
             self._go(None)
         elif self.choices.cluster is not None:
             self._choose(replace(self.choices, cluster=None))
@@ -378,7 +378,7 @@ class TopApp(Board):
         row = entry.row if entry is not None else None
         if not isinstance(row, ProcessRow):
             return
-        if self._source.kind is not Kind.LOCAL:
+        if self._source.kind is not ViewKind.LOCAL:
             self.say("no signal sent: the process is on another machine")
         elif row.process is None:
             self.say("no signal sent: select a process, not a group")

@@ -15,7 +15,7 @@ from accelscope.top.screen.table import HEAD, Lines, Table
 from accelscope.top.sources.source import Query, ViewSource, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
 from accelscope.top.view.history import History
-from accelscope.top.view.model import Kind, View
+from accelscope.top.view.model import View, ViewKind
 from accelscope.top.view.table import Line, RenderContext, Span, Tone
 from accelscope.top.view.text import Glyphs, clean, width_of
 
@@ -270,7 +270,7 @@ class Board(App[None]):
             hints += [("Enter", "open"), ("[ ]", "pages")]
         else:
             hints += [("t", "tree"), ("Space", "select")]
-            if self._source.kind is Kind.FLEET:
+            if self._source.kind is ViewKind.FLEET:
                 hints.insert(2, ("Esc", "back"))
         hints += [
             ("p", "resume" if self.paused else "pause"),
@@ -278,7 +278,7 @@ class Board(App[None]):
             ("!", "alerts"),
             ("Tab", "table"),
         ]
-        if self._source.kind is Kind.LOCAL:
+        if self._source.kind is ViewKind.LOCAL:
             hints.append(("k", "signal"))
         return hints
 

@@ -18,7 +18,6 @@ from accelscope.top.view.cells import ratio_of
 from accelscope.top.view.model import (
     ClusterSums,
     DeviceView,
-    Kind,
     NodeSums,
     NodeView,
     Overview,
@@ -26,6 +25,7 @@ from accelscope.top.view.model import (
     Sums,
     Use,
     View,
+    ViewKind,
 )
 from accelscope.top.view.text import health_reason_text, humanize
 
@@ -401,7 +401,7 @@ class _CachedResponse:
 
 
 class FleetSource:
-    kind = Kind.FLEET
+    kind = ViewKind.FLEET
 
     def __init__(self, endpoint: Endpoint, *, timeout_seconds: float, page_size: int = 100) -> None:
         self.title = endpoint.url

@@ -14,7 +14,7 @@ from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
 from accelscope.top.sources.from_snapshot import node_view
 from accelscope.top.sources.source import Query
-from accelscope.top.view.model import Kind, NodeView, View
+from accelscope.top.view.model import NodeView, View, ViewKind
 
 SOURCE = "this node"
 _LISTS_SECONDS = 3.0  # --once waits this long for the names of pods
@@ -22,7 +22,7 @@ _APART_SECONDS = 1.0  # between two readings, because some values are their diff
 
 
 class LocalSource:
-    kind = Kind.LOCAL
+    kind = ViewKind.LOCAL
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint, EndpointError
 from accelscope.kube.errors import KubeError, Reason
-from accelscope.top.view.model import Kind, Overview, Sums, View
+from accelscope.top.view.model import Overview, Sums, View, ViewKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Query:
 class ViewSource(Protocol):
     """`read` is called by one thread and may block until its timeout."""
 
-    kind: Kind
+    kind: ViewKind
     title: str
 
     def start(self) -> None: ...
@@ -54,7 +54,7 @@ def read_view(source: ViewSource, query: Query) -> View:
     try:
         return source.read(query)
     except Exception as fault:  # noqa: BLE001 - shown to the user
-        overview = query.node is None and source.kind is Kind.FLEET
+        overview = query.node is None and source.kind is ViewKind.FLEET
         return View(
             kind=source.kind,
             title=source.title,

@@ -12,7 +12,7 @@ from typing import Any
 from accelscope.model import HealthState, OwnerKind
 
 
-class Kind(StrEnum):
+class ViewKind(StrEnum):
     """The kind of source of a view."""
 
     LOCAL = "local"
@@ -186,7 +186,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    kind: Kind
+    kind: ViewKind
     title: str
     at: float  # Unix time, by this machine's clock
     nodes: tuple[NodeView, ...] = ()
