@@ -31,7 +31,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SignalTarget:
     """A process, identified by a descriptor that a later process with the same pid does not match."""
 
     pid: int
@@ -52,7 +52,7 @@ class Target:
         os.close(self.descriptor)
 
 
-def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> Target:
+def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> SignalTarget:
     """Raises Refusal if the process has ended, belongs to another user, or may be a different one."""
     if Path(proc_root).resolve() != PROC:
         raise Refusal(f"the processes are read from {proc_root}, not from /proc of this machine")
@@ -67,7 +67,7 @@ def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> Ta
     except BaseException:
         os.close(descriptor)
         raise
-    return Target(process.pid, process.name or "?", process.user or str(os.getuid()), descriptor)
+    return SignalTarget(process.pid, process.name or "?", process.user or str(os.getuid()), descriptor)
 
 
 def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:

@@ -16,7 +16,7 @@ from textual.widgets import Input
 from accelscope.top import signals
 from accelscope.top.screen.board import Board
 from accelscope.top.screen.table import Lines, Table
-from accelscope.top.signals import SIGNALS, Target
+from accelscope.top.signals import SIGNALS, SignalTarget
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
 from accelscope.top.view.model import ViewKind
@@ -120,7 +120,7 @@ class SignalDialog(Screen[signal.Signals | None]):
         Binding("down", "step(1)", show=False),
     ]
 
-    def __init__(self, target: Target, glyphs: Glyphs) -> None:
+    def __init__(self, target: SignalTarget, glyphs: Glyphs) -> None:
         super().__init__()
         self._target = target
         self._glyphs = glyphs
