@@ -63,7 +63,7 @@ class DeviceGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParseResult:
     devices: tuple[Device, ...] = ()
     processes: tuple[Process, ...] = ()
     containers: tuple[ContainerRef, ...] | None = None  # None: this format does not contain them
@@ -78,7 +78,7 @@ class Parsed:
 # A kind of saved output that `accelscope parse` can read.
 
 
-Parse = Callable[[str, Sequence[str] | None], Parsed]
+Parse = Callable[[str, Sequence[str] | None], ParseResult]
 
 
 @dataclass(frozen=True, slots=True)

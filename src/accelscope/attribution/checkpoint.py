@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from accelscope.attribution.pod_resources import fields, string
 from accelscope.kube.errors import DecodeError
-from accelscope.parsing import DeviceGrant, Parsed, ParseError, Rejections, without_halves
+from accelscope.parsing import DeviceGrant, ParseError, ParseResult, Rejections, without_halves
 from accelscope.vendors import declarations
 
 _LONGEST = 512  # of any name in the file
@@ -22,7 +22,7 @@ _NO_DEVICE = frozenset({"all", "none", "void"})
 _CDI_ANNOTATION = "cdi.k8s.io/"
 
 
-def parse_checkpoint(text: str) -> Parsed:
+def parse_checkpoint(text: str) -> ParseResult:
     text = text.removeprefix("\ufeff")
     if not text.strip():
         return _failed("empty", "the file is empty")
@@ -44,11 +44,11 @@ def parse_checkpoint(text: str) -> Parsed:
         )
     rejections = Rejections()
     grants = [_grant(entry, f"{_ENTRIES}[{at}]", rejections) for at, entry in enumerate(entries)]
-    return Parsed(allocations=tuple(filter(None, grants)), rejected=rejections.listed())
+    return ParseResult(allocations=tuple(filter(None, grants)), rejected=rejections.listed())
 
 
-def _failed(reason: str, text: str) -> Parsed:
-    return Parsed(error=ParseError(reason, text))
+def _failed(reason: str, text: str) -> ParseResult:
+    return ParseResult(error=ParseError(reason, text))
 
 
 def _grant(entry: object, where: str, rejections: Rejections) -> DeviceGrant | None:

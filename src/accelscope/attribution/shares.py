@@ -9,7 +9,7 @@ from pathlib import Path
 from accelscope.attribution.options import SourceStatus
 from accelscope.files import FileWatch, open_regular
 from accelscope.model import AttributionSourceState, Device
-from accelscope.parsing import Parsed, ParseError
+from accelscope.parsing import ParseError, ParseResult
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ def parse_ratio(text: str) -> float:
     return ratio
 
 
-def parse_gpu_allocation(text: str) -> Parsed:
+def parse_gpu_allocation(text: str) -> ParseResult:
     try:
-        return Parsed(ratio=parse_ratio(text))
+        return ParseResult(ratio=parse_ratio(text))
     except RatioError as error:
-        return Parsed(error=ParseError("bad_ratio", str(error)))
+        return ParseResult(error=ParseError("bad_ratio", str(error)))
 
 
 def _quote(text: str) -> str:

@@ -10,7 +10,7 @@ from accelscope.cli.output import Refused, refuse
 from accelscope.config import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.parsing import DeviceGrant, OutputFormat, Parsed, sources
+from accelscope.parsing import DeviceGrant, OutputFormat, ParseResult, sources
 
 _LIMIT_BYTES = 64 * 2**20
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if parsed.error is None else 1
 
 
-def document(source: OutputFormat, parsed: Parsed) -> dict[str, Any]:
+def document(source: OutputFormat, parsed: ParseResult) -> dict[str, Any]:
     return {
         "source": source.name,
         "devices": [_device(device) for device in parsed.devices],
@@ -63,7 +63,7 @@ def document(source: OutputFormat, parsed: Parsed) -> dict[str, Any]:
     }
 
 
-def _further_keys(source: OutputFormat, parsed: Parsed) -> dict[str, Any]:
+def _further_keys(source: OutputFormat, parsed: ParseResult) -> dict[str, Any]:
     """Lists are present even if the text could not be parsed, like `devices`."""
     match source.output:
         case "containers":

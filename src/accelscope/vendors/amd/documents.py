@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from accelscope.model import Device
-from accelscope.parsing import Parsed, ParseError, Rejections, without_halves
+from accelscope.parsing import ParseError, ParseResult, Rejections, without_halves
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import slot_of
@@ -341,7 +341,7 @@ def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
                 yield from _entries(member, leave_out)
 
 
-def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> Parsed:
+def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> ParseResult:
     """The devices of an output. If a GPU occurs several times, the last one is used."""
     rejected = Rejections()
     trees, error = gpu_trees(text, rejected)
@@ -361,7 +361,7 @@ def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> 
     if not drafts and error is None:
         error = no_devices_error(text, tool)
         rejected.clear()
-    return Parsed(devices=build_devices(list(drafts.values())), error=error, rejected=rejected.listed())
+    return ParseResult(devices=build_devices(list(drafts.values())), error=error, rejected=rejected.listed())
 
 
 def build_devices(drafts: list[AmdDraft]) -> tuple[Device, ...]:

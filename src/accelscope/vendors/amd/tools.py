@@ -12,7 +12,7 @@ from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
 from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import slot_of
@@ -181,7 +181,7 @@ class AmdTools:
         return _make_report("rocm-smi", list(parsed.devices), parsed.processes)
 
 
-def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:
+def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], ParseResult]) -> ParseResult:
     """Raises ReaderError if the output has no values."""
     output = tool.run(arguments)
     parsed = parse(output.text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Health, HealthState, Process
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.ascend.draft import chip_device_id
 from accelscope.vendors.ascend.parse_info import Chip, chip_of
 from accelscope.vendors.ascend.parse_values import (
@@ -136,7 +136,7 @@ class DetailCollector:
             if parsed.devices:
                 self._boards[query.board_key(board)] = parsed.devices[0]
 
-        def parse_common_and_power(text: str) -> Parsed:
+        def parse_common_and_power(text: str) -> ParseResult:
             watts = board_power_watts(text)
             if watts is not None:
                 details.board_watts[board] = watts
@@ -163,11 +163,11 @@ class DetailCollector:
         kind: str,
         board: int,
         chip: int | None,
-        parse: Callable[[str], Parsed],
+        parse: Callable[[str], ParseResult],
         details: Details,
-    ) -> Parsed:
+    ) -> ParseResult:
         if (kind, board) in self._unsupported:
-            return Parsed()
+            return ParseResult()
         try:
             return self._smi.query(chip_arguments(kind, board, chip), parse).parsed
         except ReaderError as error:
@@ -177,7 +177,7 @@ class DetailCollector:
                 self._unsupported.add((kind, board))
             else:
                 details.failures.append(error.reason)
-            return Parsed()
+            return ParseResult()
 
 
 def add_details(device: Device, details: Details) -> Device:

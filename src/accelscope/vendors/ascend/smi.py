@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.parsing import Parsed, ParseError
+from accelscope.parsing import ParseError, ParseResult
 from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI, key_values
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Tool, ToolOutput
@@ -29,7 +29,7 @@ def environment(options: ReaderOptions) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SmiResult:
-    parsed: Parsed
+    parsed: ParseResult
     text: str
     exit_code: int
 
@@ -55,7 +55,7 @@ class NpuSmi:
     def find(self) -> str | None:
         return self._tool.find()
 
-    def query(self, arguments: Sequence[str], parse: Callable[[str], Parsed]) -> SmiResult:
+    def query(self, arguments: Sequence[str], parse: Callable[[str], ParseResult]) -> SmiResult:
         """Run `npu-smi info` with these arguments. Raises ReaderError if the output has no values."""
         output = self._run(arguments)
         text = _whole_lines(output.text)

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from accelscope.model import Snapshot
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 
 
 class CommandOutput(NamedTuple):
@@ -14,8 +14,8 @@ class CommandOutput(NamedTuple):
 
 
 class ToolReading(NamedTuple):
-    devices: Parsed
-    processes: Parsed
+    devices: ParseResult
+    processes: ParseResult
 
 
 class DriverTool(Protocol):

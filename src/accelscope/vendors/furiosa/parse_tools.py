@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason, Core, Health, HealthState, Process
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.furiosa import documents as messages
 from accelscope.vendors.furiosa import draft as cells
 from accelscope.vendors.furiosa.devfiles import core_file
@@ -49,7 +49,7 @@ def driver_version(text: str) -> str | None:
 _MEASURED = frozenset({"temp", "power", "pci_bdf", "firmware"})
 
 
-def parse_info(text: str, tool: str) -> Parsed:
+def parse_info(text: str, tool: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -58,7 +58,7 @@ def parse_info(text: str, tool: str) -> Parsed:
     else:
         table = read_table(text, lambda columns: bool(columns & _MEASURED), rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, tool))
+            return ParseResult(error=messages.no_reading(text, tool))
         rows = [row for block in table.blocks for row in block]
     drafts: list[FuriosaDraft] = []
     for row in rows:
@@ -70,9 +70,9 @@ def parse_info(text: str, tool: str) -> Parsed:
         else:
             rejected.add(str(dict(row)), "no_identity")
     if not drafts and rejected.listed():
-        return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, tool), rejected=rejected.listed())
     devices = with_unique_ids([draft.device() for draft in drafts])
-    return Parsed(devices=devices, rejected=rejected.listed())
+    return ParseResult(devices=devices, rejected=rejected.listed())
 
 
 # `furiosactl list [--format json|yaml]`: a card's device files, and which of its cores are occupied.
@@ -80,7 +80,7 @@ def parse_info(text: str, tool: str) -> Parsed:
 _LIST = "furiosactl list"
 
 
-def parse_list(text: str) -> Parsed:
+def parse_list(text: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     drafts: dict[str, FuriosaDraft] = {}
@@ -93,14 +93,14 @@ def parse_list(text: str) -> Parsed:
     else:
         table = read_table(text, _is_list, rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, _LIST))
+            return ParseResult(error=messages.no_reading(text, _LIST))
         for block in table.blocks:
             for row in filled_downwards(block, "npu"):
                 names = re.split(r"[\s,]+", row.get("devfiles", row.get("devname", "")).strip())
                 _take(drafts, rejected, row["npu"], _of_row(row, rejected), names)
     if not drafts and rejected.listed():
-        return Parsed(error=messages.no_reading(text, _LIST), rejected=rejected.listed())
-    return Parsed(devices=tuple(draft.device() for draft in drafts.values()), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, _LIST), rejected=rejected.listed())
+    return ParseResult(devices=tuple(draft.device() for draft in drafts.values()), rejected=rejected.listed())
 
 
 def _is_list(columns: frozenset[str]) -> bool:
@@ -173,7 +173,7 @@ class _OpenedCores:
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
-def parse_ps(text: str, tool: str) -> Parsed:
+def parse_ps(text: str, tool: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -182,7 +182,7 @@ def parse_ps(text: str, tool: str) -> Parsed:
     else:
         table = read_table(text, lambda columns: "pid" in columns, rejected, free_text="cmd")
         if not table.found:
-            return Parsed(error=messages.no_reading(text, tool))
+            return ParseResult(error=messages.no_reading(text, tool))
         rows = [row for block in table.blocks for row in block]
     found: dict[tuple[int, int], Process] = {}
     for row in rows:
@@ -198,8 +198,8 @@ def parse_ps(text: str, tool: str) -> Parsed:
                 cores=tuple(sorted(cores)),
             )
     if rows and not found:
-        return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
-    return Parsed(processes=tuple(found.values()), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, tool), rejected=rejected.listed())
+    return ParseResult(processes=tuple(found.values()), rejected=rejected.listed())
 
 
 def program_name(command: str) -> str | None:
@@ -258,7 +258,7 @@ _MEMORY = re.compile(r"([0-9.]{1,20})\s*([a-z]{1,3})?\s*/\s*([0-9.]{1,20})\s*([a
 _MOST_CORES = 1024
 
 
-def parse_status(text: str) -> Parsed:
+def parse_status(text: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -267,7 +267,7 @@ def parse_status(text: str) -> Parsed:
     else:
         table = read_table(text, _is_status, rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, _STATUS))
+            return ParseResult(error=messages.no_reading(text, _STATUS))
         drafts = [_from_lines(lines) for block in table.blocks for lines in _devices(block)]
     devices = []
     for draft in drafts:
@@ -279,8 +279,8 @@ def parse_status(text: str) -> Parsed:
                 ", ".join(map(str, draft.values.values())) or "a block without a device", "no_identity"
             )
     if not devices and rejected.listed():
-        return Parsed(error=messages.no_reading(text, _STATUS), rejected=rejected.listed())
-    return Parsed(devices=tuple(devices), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, _STATUS), rejected=rejected.listed())
+    return ParseResult(devices=tuple(devices), rejected=rejected.listed())
 
 
 def liveness(word: str) -> Health:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
-from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, limit_by_margin
@@ -210,11 +210,11 @@ _PATHS: tuple[tuple[str, str, cells.CellReader], ...] = (
 )
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParseResult:
     log = find_log(text)
     if log is None:
         lost = cells.with_messages((), cells.MessageSet(cells.parse_messages(text)))
-        return Parsed(devices=lost, error=cells.missing_reading(text, TOOL))
+        return ParseResult(devices=lost, error=cells.missing_reading(text, TOOL))
     messages = cells.MessageSet(cells.parse_messages(text.replace(log, "")))  # outside the log
     broken: ParseError | None = None
     try:
@@ -222,7 +222,7 @@ def parse(text: str) -> Parsed:
     except BrokenXml as error:
         broken = ParseError(error.reason, str(error))
         if error.root is None:
-            return Parsed(error=broken)
+            return ParseResult(error=broken)
         root = error.root
     rejected = Rejections()
     devices: list[Device] = []
@@ -241,8 +241,10 @@ def parse(text: str) -> Parsed:
             rejected.add(broken.text, broken.reason)
         for message in messages:
             rejected.add(message.text, message.reason)
-        return Parsed(cells.with_messages(devices, messages), tuple(processes), rejected=rejected.listed())
-    return Parsed(error=broken or ParseError("no_devices", "the log contains no GPU"))
+        return ParseResult(
+            cells.with_messages(devices, messages), tuple(processes), rejected=rejected.listed()
+        )
+    return ParseResult(error=broken or ParseError("no_devices", "the log contains no GPU"))
 
 
 def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> NvidiaDraft:
