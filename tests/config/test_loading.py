@@ -24,7 +24,7 @@ from accelscope.config import (
     Decimal,
     Duration,
     List,
-    Loaded,
+    LoadedSettings,
     Node,
     ValueKind,
     WholeNumber,
@@ -88,7 +88,7 @@ def parse(*words: str) -> argparse.Namespace:
 
 def load_with(
     flags: str = "", environ: Mapping[str, str] | None = None, file: Path | None = None
-) -> Loaded[Sample]:
+) -> LoadedSettings[Sample]:
     return load(Sample, parse(*flags.split()), environ or {}, str(file) if file else None)
 
 

@@ -16,7 +16,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.ledger import StoredIdleTime
 from accelscope.attribution.usage import UsageKey
-from accelscope.config import Change, ConfigError, Loaded, Reloader
+from accelscope.config import Change, ConfigError, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.config.settings import flag_name, key_name
 from accelscope.files import FileWatch, warn_world_readable
@@ -47,7 +47,10 @@ _PAGE_SETTINGS = frozenset(
 
 class Agent:
     def __init__(
-        self, loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+        self,
+        loaded: LoadedSettings[AgentSettings],
+        arguments: Mapping[str, object],
+        environ: Mapping[str, str],
     ) -> None:
         settings = loaded.settings
         self._reloader = Reloader(loaded, arguments, environ)
@@ -156,7 +159,9 @@ class Agent:
         self.collector.count_reload("applied")
 
 
-def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+def run(
+    loaded: LoadedSettings[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.cli.output import refuse, to_the_end
-from accelscope.config import ConfigError, Loaded, add_arguments, load
+from accelscope.config import ConfigError, LoadedSettings, add_arguments, load
 from accelscope.model import Snapshot
 
 _FAILED = 1
@@ -89,7 +89,7 @@ def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> t
 class _Writer:
     """Created before the node is read, so that invalid settings are reported first. Raises ConfigError."""
 
-    def __init__(self, loaded: Loaded[AgentSettings]) -> None:
+    def __init__(self, loaded: LoadedSettings[AgentSettings]) -> None:
         from accelscope.agent.assembly import attribution_options  # noqa: PLC0415
         from accelscope.agent.node_sinks import writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415

@@ -5,7 +5,7 @@ Imports no other package but the file watch.
 
 from accelscope.config.settings import (
     Change,
-    Loaded,
+    LoadedSettings,
     Reloader,
     Setting,
     add_arguments,
@@ -58,7 +58,7 @@ __all__ = [
     "Duration",
     "ValueKind",
     "List",
-    "Loaded",
+    "LoadedSettings",
     "Node",
     "Reloader",
     "Setting",

@@ -138,7 +138,7 @@ def key_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[S]):
+class LoadedSettings(Generic[S]):
     """Settings and where they came from."""
 
     settings: S
@@ -208,7 +208,7 @@ def load(
     arguments: argparse.Namespace | Mapping[str, object],
     environ: Mapping[str, str],
     file: str | None = None,
-) -> Loaded[S]:
+) -> LoadedSettings[S]:
     """Make the settings. `arguments` are argparse's, None where not given. Without `file`, the setting of
     kind CONFIG_FILE names it, if the class has one. An empty environment variable and a null in the file
     count as not given. Raises ConfigError."""
@@ -229,7 +229,7 @@ def load(
         if given is not None:
             origins[declared.name] = given[0]
             values[declared.name] = _read(declared.kind, *given)
-    return Loaded(make(cls, values), file, origins)
+    return LoadedSettings(make(cls, values), file, origins)
 
 
 def _file_named(
@@ -320,7 +320,7 @@ class Reloader(Generic[S]):
 
     def __init__(
         self,
-        loaded: Loaded[S],
+        loaded: LoadedSettings[S],
         arguments: argparse.Namespace | Mapping[str, object],
         environ: Mapping[str, str],
     ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelscope import __version__
-from accelscope.config import Change, Loaded, Reloader
+from accelscope.config import Change, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.deviceplugin.health import HealthLedger
 from accelscope.deviceplugin.kubelet import Allocations, Registration, Timeouts, check_folder
@@ -45,7 +45,7 @@ class Plugin:
 
     def __init__(
         self,
-        loaded: Loaded[PluginSettings],
+        loaded: LoadedSettings[PluginSettings],
         arguments: Mapping[str, object],
         environ: Mapping[str, str],
         *,
@@ -350,7 +350,9 @@ class Plugin:
         )
 
 
-def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+def run(
+    loaded: LoadedSettings[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> int:
     """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)

@@ -16,7 +16,7 @@ from accelscope.config import (
     Choice,
     ConfigError,
     Duration,
-    Loaded,
+    LoadedSettings,
     Node,
     Setting,
     Text,
@@ -451,7 +451,7 @@ class PluginSettings:
 
 def load_settings(
     arguments: argparse.Namespace | Mapping[str, object], environ: Mapping[str, str]
-) -> Loaded[PluginSettings]:
+) -> LoadedSettings[PluginSettings]:
     """Raises ConfigError."""
     loaded = load(PluginSettings, arguments, environ)
     if loaded.file is not None:
