@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, resolve
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, resolve
 from accelscope.attribution.owners import PodTable
 from accelscope.attribution.pod_resources import ClaimDevice, ContainerResources, PodResources
 from accelscope.kube.objects import KubePod
 from accelscope.model import Allocation, AllocationSource
 
-ClaimResolver = Callable[[ClaimDevice], Resolved]
+ClaimResolver = Callable[[ClaimDevice], ResolvedDevice]
 
 
 @dataclass(frozen=True, slots=True)

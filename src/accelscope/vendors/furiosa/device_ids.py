@@ -2,7 +2,7 @@
 
 import re
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, whole
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, whole
 from accelscope.model import Vendor
 
 _CORES = re.compile(r"(.+)_cores_[0-9]+(?:-[0-9]+)?", re.ASCII)
@@ -10,7 +10,7 @@ _FILE = re.compile(r"(npu[0-9]{1,4})(?:pe[0-9]{1,2}(?:-[0-9]{1,2})?)?", re.ASCII
 _FAMILIES = ("rngd", "warboy")
 
 
-def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
     if cores := _CORES.fullmatch(bare):
         found = devices.by_uuid(cores[1], Vendor("furiosa"))
         # Cards without a unique uuid are identified by their address.

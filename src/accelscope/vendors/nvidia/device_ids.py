@@ -2,7 +2,7 @@
 
 import re
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, whole
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, whole
 from accelscope.model import Vendor
 
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]{36})/([0-9]{1,4})/([0-9]{1,4})", re.IGNORECASE | re.ASCII)
@@ -13,7 +13,7 @@ _INDEX = re.compile(r"[0-9]{1,4}", re.ASCII)
 _INDEX_RESOURCES = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 
 
-def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
     if bare == _JETSON:
         return whole(devices.only(Vendor("nvidia")))
     if resource in _INDEX_RESOURCES and _INDEX.fullmatch(bare):
