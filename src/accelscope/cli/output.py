@@ -121,7 +121,7 @@ def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
     return code
 
 
-class Refused(Exception):
+class ArgumentsError(Exception):
     """Invalid arguments. The text says what to change."""
 
 

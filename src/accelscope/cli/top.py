@@ -12,7 +12,7 @@ from dataclasses import field, fields, make_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.output import Refused, missing, refuse, to_the_end
+from accelscope.cli.output import ArgumentsError, missing, refuse, to_the_end
 from accelscope.config import ConfigError, Duration, Setting, WholeNumber, add_arguments, argument, load
 from accelscope.config.settings import settings_of
 from accelscope.top.view.text import ASCII, UNICODE, Glyphs
@@ -176,7 +176,7 @@ def run(arguments: argparse.Namespace) -> int:
         if _is_remote(arguments):
             return show(arguments, source, query)
         return to_the_end(lambda: (show(arguments, source, query), _hangs(source)))
-    except (ConfigError, Refused) as error:
+    except (ConfigError, ArgumentsError) as error:
         return refuse("top", error)
 
 
@@ -195,12 +195,12 @@ def _hangs(source: "ViewSource") -> bool:
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.fleet and arguments.urls:
-        raise Refused("--fleet and URLs of agents cannot be combined")
+        raise ArgumentsError("--fleet and URLs of agents cannot be combined")
     for flag, value in {"--node": arguments.node, "--limit": arguments.limit}.items():
         if value and not arguments.fleet:
-            raise Refused(f"{flag} requires --fleet")
+            raise ArgumentsError(f"{flag} requires --fleet")
     if arguments.once and arguments.json:
-        raise Refused("--once and --json cannot be combined")
+        raise ArgumentsError("--once and --json cannot be combined")
     given = {
         "--token-file": arguments.client_token_file,
         "--ca-file": arguments.client_ca_file,
@@ -209,9 +209,9 @@ def _check(arguments: argparse.Namespace) -> None:
     }
     for flag, value in given.items():
         if value and not _is_remote(arguments):
-            raise Refused(f"{flag} requires URLs of agents, or --fleet")
+            raise ArgumentsError(f"{flag} requires URLs of agents, or --fleet")
     if arguments.client_key and not arguments.client_certificate:
-        raise Refused("--client-key requires --client-certificate")
+        raise ArgumentsError("--client-key requires --client-certificate")
 
 
 def _source(arguments: argparse.Namespace) -> "tuple[ViewSource, Query]":
@@ -238,7 +238,7 @@ def _source(arguments: argparse.Namespace) -> "tuple[ViewSource, Query]":
     try:
         endpoints = [endpoint_of(url, credentials) for url in arguments.urls or [arguments.fleet]]
     except (EndpointError, ValueError) as error:
-        raise Refused(str(error)) from None
+        raise ArgumentsError(str(error)) from None
     if arguments.insecure:
         print("accelscope top: warning: server certificates are not verified", file=sys.stderr)
     if arguments.fleet:
@@ -250,9 +250,11 @@ def _source(arguments: argparse.Namespace) -> "tuple[ViewSource, Query]":
     from accelscope.top.sources.agents import AGENTS_LIMIT, AgentsSource  # noqa: PLC0415
 
     if len(endpoints) > AGENTS_LIMIT:
-        raise Refused(f"too many agents: {len(endpoints)}, at most {AGENTS_LIMIT}; use accelscope fleet")
+        raise ArgumentsError(
+            f"too many agents: {len(endpoints)}, at most {AGENTS_LIMIT}; use accelscope fleet"
+        )
     if len({endpoint.url for endpoint in endpoints}) < len(endpoints):
-        raise Refused("duplicate URL of an agent")
+        raise ArgumentsError("duplicate URL of an agent")
     return AgentsSource(endpoints, timeout_seconds=arguments.timeout), Query()
 
 
@@ -261,7 +263,7 @@ def _node(text: str | None) -> tuple[str, str] | None:
         return None
     cluster, slash, node = text.partition("/")
     if not (cluster and slash and node):
-        raise Refused(f"--node {text}: expected CLUSTER/NODE")
+        raise ArgumentsError(f"--node {text}: expected CLUSTER/NODE")
     return cluster, node
 
 
@@ -317,11 +319,11 @@ def _page(arguments: argparse.Namespace, view: "View") -> str:
 def _screen(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refused("the output is not a terminal; use --once or --json")
+        raise ArgumentsError("the output is not a terminal; use --once or --json")
     if is_dumb(os.environ):
         return _repeated(arguments, source, query)
     if (lacking := missing("top")) is not None:
-        raise Refused(f"{lacking}, or use --once")
+        raise ArgumentsError(f"{lacking}, or use --once")
     if arguments.no_color or is_colourless(os.environ):
         os.environ["NO_COLOR"] = "1"  # for Textual
     from accelscope.top.screen.app import TopApp  # noqa: PLC0415 - needs the extra
