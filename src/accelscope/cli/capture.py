@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.output import ArgumentsError, Unwritable, refuse
+from accelscope.cli.output import ArgumentsError, OutputError, refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 _NOTHING = 1
@@ -133,7 +133,7 @@ def _standard_output() -> Iterator[IO[bytes]]:
         with open(sys.stdout.fileno(), "wb", closefd=False) as opened:
             yield opened
     except OSError as error:
-        raise Unwritable(error) from None
+        raise OutputError(error) from None
 
 
 @contextmanager
