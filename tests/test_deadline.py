@@ -7,7 +7,14 @@ import pytest
 from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.deadline import Calls, NoThread, Overdue, StillRunning, call_detached, call_with_deadline
+from accelscope.deadline import (
+    Calls,
+    DeadlineExceeded,
+    NoThread,
+    StillRunning,
+    call_detached,
+    call_with_deadline,
+)
 
 
 @pytest.fixture
@@ -46,7 +53,7 @@ def test_an_exception_that_is_a_result_is_returned(calls: Calls) -> None:
 
 def test_a_key_is_not_called_again_until_its_abandoned_call_returns(calls: Calls) -> None:
     gate = threading.Event()
-    with pytest.raises(Overdue, match=r"within 0\.01 s"):
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         calls.call("a", gate.wait, 0.01)
     assert calls.abandoned == {"a"}
     with pytest.raises(StillRunning):
@@ -64,7 +71,7 @@ def test_a_call_that_ends_its_thread_does_not_block_its_key(calls: Calls) -> Non
     def leave() -> None:
         raise SystemExit
 
-    with pytest.raises(Overdue):
+    with pytest.raises(DeadlineExceeded):
         calls.call("a", leave, 0.2)
     wait_until(lambda: not calls.abandoned)
     assert calls.call("a", lambda: 1, PATIENCE_SECONDS) == 1

@@ -25,7 +25,7 @@ class DeadlineError(Exception):
     """The call has no result."""
 
 
-class Overdue(DeadlineError):
+class DeadlineExceeded(DeadlineError):
     """It did not return in time and was abandoned."""
 
 
@@ -95,7 +95,7 @@ class Calls:
             self.begin(key, caught, seconds, finished.append)
             if not self._changed.wait_for(lambda: finished, seconds):
                 self._abandon(key)
-                raise Overdue(f"no answer within {seconds:g} s")
+                raise DeadlineExceeded(f"no answer within {seconds:g} s")
         return finished[0]()
 
     def begin(self, key: str, function: Callable[[], T], seconds: float, done: Callable[[T], object]) -> None:
