@@ -8,10 +8,10 @@ from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.deadline import (
+    CallInProgress,
     Calls,
     DeadlineExceeded,
     NoThread,
-    StillRunning,
     call_detached,
     call_with_deadline,
 )
@@ -56,7 +56,7 @@ def test_a_key_is_not_called_again_until_its_abandoned_call_returns(calls: Calls
     with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         calls.call("a", gate.wait, 0.01)
     assert calls.abandoned == {"a"}
-    with pytest.raises(StillRunning):
+    with pytest.raises(CallInProgress):
         calls.call("a", lambda: 1, PATIENCE_SECONDS)
     assert calls.call("b", lambda: 2, PATIENCE_SECONDS) == 2
     assert workers() == 2, "the hung one, and one that replaces it"

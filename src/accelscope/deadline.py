@@ -29,7 +29,7 @@ class DeadlineExceeded(DeadlineError):
     """It did not return in time and was abandoned."""
 
 
-class StillRunning(DeadlineError):
+class CallInProgress(DeadlineError):
     """It was not made: an earlier call with the same key has not returned."""
 
 
@@ -102,7 +102,7 @@ class Calls:
         """Start a call and return. `function` must not raise; its result is passed to `done` in the worker's
         thread, which holds `changed` then. `done` may begin another call. Requires `changed`."""
         if key in self._running or key in self._abandoned:
-            raise StillRunning("an earlier call has not returned")
+            raise CallInProgress("an earlier call has not returned")
         call = _Call(key, function, done, self._monotonic() + seconds)
         if self._idle_workers > len(self._waiting):
             self._waiting.append(call)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from accelscope.deadline import Calls, DeadlineExceeded, NoThread, StillRunning, call_detached
+from accelscope.deadline import CallInProgress, Calls, DeadlineExceeded, NoThread, call_detached
 from accelscope.model import Device, ReaderState, counted
 from accelscope.vendors.common.contract import DriverAbsent, Reader, ReaderError, Survey
 
@@ -48,7 +48,7 @@ class DriverCalls(Calls):
             raise
         except DeadlineExceeded:
             raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s") from None
-        except StillRunning:
+        except CallInProgress:
             raise ReaderError("timeout", "an earlier call into the driver has not returned") from None
         except NoThread:
             raise ReaderError(
