@@ -11,7 +11,7 @@ from accelscope.deadline import (
     CallInProgress,
     Calls,
     DeadlineExceeded,
-    NoThread,
+    NoThreadAvailable,
     call_detached,
     call_with_deadline,
 )
@@ -103,7 +103,7 @@ def test_calls_with_different_keys_run_at_the_same_time(calls: Calls) -> None:
 
 def test_without_a_thread_nothing_is_remembered_as_running(calls: Calls) -> None:
     with no_threads():
-        with pytest.raises(NoThread, match="can't start new thread"):
+        with pytest.raises(NoThreadAvailable, match="can't start new thread"):
             calls.call("a", lambda: 1, PATIENCE_SECONDS)
         call_detached("a", lambda: None)
     assert calls.call("a", lambda: 1, PATIENCE_SECONDS) == 1

@@ -33,7 +33,7 @@ class CallInProgress(DeadlineError):
     """It was not made: an earlier call with the same key has not returned."""
 
 
-class NoThread(DeadlineError):
+class NoThreadAvailable(DeadlineError):
     """It was not made: the process can start no more threads."""
 
 
@@ -110,7 +110,7 @@ class Calls:
             try:
                 threading.Thread(target=self._work, args=(call,), name=self._name, daemon=True).start()
             except RuntimeError as error:
-                raise NoThread(str(error)) from None
+                raise NoThreadAvailable(str(error)) from None
         self._running[key] = call
         self._changed.notify_all()
 

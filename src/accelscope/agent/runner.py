@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from accelscope.deadline import Calls, NoThread, call_detached
+from accelscope.deadline import Calls, NoThreadAvailable, call_detached
 from accelscope.model import (
     Device,
     EccCount,
@@ -154,7 +154,7 @@ class Runner:
                 self._calls.begin(
                     key, partial(self._call, key), self._seconds(key), partial(self._finish_call, key)
                 )
-            except NoThread:  # the next pass tries again
+            except NoThreadAvailable:  # the next pass tries again
                 self._record(key, _NO_THREAD)
                 self._skip_remaining(_NO_THREAD)
             else:
