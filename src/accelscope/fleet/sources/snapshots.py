@@ -156,7 +156,7 @@ class _Versioned(msgspec.Struct):
     schema_version: str = ""
 
 
-class _Members(msgspec.Struct):
+class MemberCounts(msgspec.Struct):
     """Only counts the members."""
 
     devices: tuple[msgspec.Raw, ...] = ()
@@ -165,7 +165,7 @@ class _Members(msgspec.Struct):
 
 
 _version_decoder = msgspec.json.Decoder(_Versioned)
-_members_decoder = msgspec.json.Decoder(_Members)
+_members_decoder = msgspec.json.Decoder(MemberCounts)
 
 
 class BadDocument(ValueError):
@@ -260,7 +260,7 @@ def _made_the_best_of(document: object) -> Decoded:
     return Decoded(msgspec.convert(known, Snapshot), whole=False, remark="; ".join(remarks) or None)
 
 
-def _check_size(of: Snapshot | _Members) -> None:
+def _check_size(of: Snapshot | MemberCounts) -> None:
     for name, found, most in (
         ("devices", len(of.devices), _MOST_DEVICES),
         ("processes", len(of.processes), _MOST_PROCESSES),
