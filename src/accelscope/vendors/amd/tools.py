@@ -17,7 +17,7 @@ from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
-from accelscope.vendors.common.tool import Background, Latest, Tool, find_program
+from accelscope.vendors.common.tool import Latest, PeriodicRunner, Tool, find_program
 
 _STATIC_EVERY = 10  # runs: names and limits of the GPUs change rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
@@ -84,7 +84,7 @@ class AmdTools:
         self._options = options
         self._amd_smi = self._tool(options.value(AMD_SMI))
         self._rocm_smi = self._tool(options.value(ROCM_SMI))
-        self._background = Background(self._run, options.tool_interval_seconds, name="amd-smi")
+        self._background = PeriodicRunner(self._run, options.tool_interval_seconds, name="amd-smi")
         self._alone = False
         self._last_report: SmiReport | None = None
         self._static: tuple[Device, ...] = ()

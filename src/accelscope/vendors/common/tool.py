@@ -197,7 +197,7 @@ class Latest(Generic[T]):
     failure: ReaderError | None = None  # of the last run, if that failed
 
 
-class Background(Generic[T]):
+class PeriodicRunner(Generic[T]):
     """Runs `source` every `period_seconds` in a thread of its own, from the first call of `latest()`. With a
     period of 0, for tests, `latest()` runs it in the caller's thread."""
 
