@@ -7,13 +7,13 @@ import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.vendors.common.contract import ReaderError
-from accelscope.vendors.common.tool import Latest, PeriodicRunner
+from accelscope.vendors.common.tool import LastResult, PeriodicRunner
 
 
 def test_asking_never_waits() -> None:
     gate = threading.Event()
     slow = PeriodicRunner(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
-    assert slow.latest() == Latest()
+    assert slow.latest() == LastResult()
     gate.set()
     wait_until(lambda: slow.latest().value is True)
     slow.close()
@@ -70,9 +70,9 @@ def test_an_old_answer_is_no_answer() -> None:
     background = PeriodicRunner(source, 10.0, name="old", monotonic=lambda: now[0])
     wait_until(lambda: background.latest().value == 1)
     now[0] = 29.0
-    assert background.latest() == Latest(1, 29.0)
+    assert background.latest() == LastResult(1, 29.0)
     now[0] = 31.0
-    assert background.latest() == Latest(None, 31.0)
+    assert background.latest() == LastResult(None, 31.0)
     stopped.set()
     background.close()
 
@@ -101,7 +101,7 @@ def test_a_first_run_that_fails_is_waited_for_no_longer() -> None:
 def test_the_first_answer_is_waited_for_once_and_not_for_ever() -> None:
     gate = threading.Event()
     hanging = PeriodicRunner(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="hanging")
-    assert hanging.latest(time.monotonic() + 0.05) == Latest()
-    assert hanging.latest(time.monotonic() + PATIENCE_SECONDS) == Latest(), "without waiting again"
+    assert hanging.latest(time.monotonic() + 0.05) == LastResult()
+    assert hanging.latest(time.monotonic() + PATIENCE_SECONDS) == LastResult(), "without waiting again"
     gate.set()
     hanging.close()

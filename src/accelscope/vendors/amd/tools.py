@@ -17,7 +17,7 @@ from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
-from accelscope.vendors.common.tool import Latest, PeriodicRunner, Tool, find_program
+from accelscope.vendors.common.tool import LastResult, PeriodicRunner, Tool, find_program
 
 _STATIC_EVERY = 10  # runs: names and limits of the GPUs change rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
@@ -120,7 +120,7 @@ class AmdTools:
     def close(self) -> None:
         self._background.close()
 
-    def _no_report_error(self, latest: Latest[SmiReport]) -> ReaderError:
+    def _no_report_error(self, latest: LastResult[SmiReport]) -> ReaderError:
         """The error if there is no report although no run failed."""
         if seconds := self._options.first_answer_seconds:
             return ReaderError("tool_timeout", f"the tool returned no result within {seconds:.3g} s")

@@ -190,7 +190,7 @@ _PERIODS_KEPT = 3  # an older result is too old to use
 
 
 @dataclass(frozen=True, slots=True)
-class Latest(Generic[T]):
+class LastResult(Generic[T]):
     value: T | None = None
     age_seconds: float | None = None
     failures: tuple[str, ...] = ()  # reasons of runs that failed since the last call of `latest`
@@ -224,7 +224,7 @@ class PeriodicRunner(Generic[T]):
         self._failure: ReaderError | None = None
         self._internal_error: str | None = None  # that was logged last
 
-    def latest(self, until: float = 0.0) -> Latest[T]:
+    def latest(self, until: float = 0.0) -> LastResult[T]:
         """The result of the last run, unless it is too old. The first call waits for the end of the first
         run, at most until `until` by `time.monotonic`; later calls do not wait."""
         if self._period == 0:
@@ -234,10 +234,10 @@ class PeriodicRunner(Generic[T]):
         with self._lock:
             failures, self._failures = tuple(self._failures), []
             if self._taken_at is None:
-                return Latest(failures=failures, failure=self._failure)
+                return LastResult(failures=failures, failure=self._failure)
             age = self._monotonic() - self._taken_at
             kept = self._period == 0 or age <= _PERIODS_KEPT * self._period
-            return Latest(self._value if kept else None, age, failures, self._failure)
+            return LastResult(self._value if kept else None, age, failures, self._failure)
 
     def close(self) -> None:
         """Does not wait for a run in progress."""
