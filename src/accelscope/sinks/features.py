@@ -106,7 +106,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class NodeFacts:
     """Values that all devices of a vendor have in common."""
 
     count: int
@@ -153,14 +153,14 @@ class Sizes:
         return filled
 
 
-def _common_facts(devices: Sequence[Device]) -> Facts:
+def _common_facts(devices: Sequence[Device]) -> NodeFacts:
     def common(fact: Callable[[Device], T | None]) -> T | None:
         """The value that all devices have. Stale devices without a value are ignored."""
         values = {fact(device) for device in devices if not device.stale or fact(device) is not None}
         return values.pop() if len(values) == 1 else None
 
     driver, firmware = common(lambda d: d.driver_version), common(lambda d: d.firmware_version)
-    return Facts(
+    return NodeFacts(
         len(devices),
         common(lambda d: d.model),
         common(lambda d: d.architecture),
@@ -171,7 +171,7 @@ def _common_facts(devices: Sequence[Device]) -> Facts:
     )
 
 
-def _labels_of(domain: str, by_vendor: Mapping[Vendor, Facts], machine: Machine) -> Iterator[Fact]:
+def _labels_of(domain: str, by_vendor: Mapping[Vendor, NodeFacts], machine: Machine) -> Iterator[Fact]:
     if domain == ACCELSCOPE:
         yield from _accelscope(by_vendor, machine)
     for vendor, facts in by_vendor.items():
@@ -181,7 +181,7 @@ def _labels_of(domain: str, by_vendor: Mapping[Vendor, Facts], machine: Machine)
                 yield from declared.load(part)(facts, machine)
 
 
-def _accelscope(by_vendor: Mapping[Vendor, Facts], machine: Machine) -> Iterator[Fact]:
+def _accelscope(by_vendor: Mapping[Vendor, NodeFacts], machine: Machine) -> Iterator[Fact]:
     for vendor, facts in by_vendor.items():
         yield f"{vendor}.count", str(facts.count)
         yield f"{vendor}.product", facts.product

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from accelscope.sinks.features import Fact, Facts, Machine, version_parts
+from accelscope.sinks.features import Fact, Machine, NodeFacts, version_parts
 
 _PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
 _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
@@ -12,7 +12,7 @@ _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
 _PREFIXES = ("", "npu.")
 
 
-def former_labels(facts: Facts, machine: Machine) -> Iterator[Fact]:
+def former_labels(facts: NodeFacts, machine: Machine) -> Iterator[Fact]:
     """Of beta.furiosa.ai."""
     yield "npu.count", str(facts.count)
     product = _product(facts)
@@ -26,7 +26,7 @@ def former_labels(facts: Facts, machine: Machine) -> Iterator[Fact]:
         yield "driver.reference", facts.driver.reference
 
 
-def labels(facts: Facts, _: Machine) -> Iterator[Fact]:
+def labels(facts: NodeFacts, _: Machine) -> Iterator[Fact]:
     """Of furiosa.ai."""
     product = _product(facts)
     yield "npu.count", str(facts.count)
@@ -42,7 +42,7 @@ def labels(facts: Facts, _: Machine) -> Iterator[Fact]:
                 yield f"{name}.prerelease", version.prerelease
 
 
-def _product(facts: Facts) -> str | None:
+def _product(facts: NodeFacts) -> str | None:
     """`warboy`, `warboyB0`, `rngd`, `rngd-s` or `rngd-max`, from the card's name in the driver or tool. The
     revision of the silicon shows a B0."""
     found = _PRODUCT.search(facts.product or "")
