@@ -24,8 +24,8 @@ from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
 from accelscope.simulate.vendor import (
     InstalledPart,
     Instant,
+    SimulatedHost,
     SimulatedVendor,
-    Site,
     Tool,
     ToolAnswer,
     simulated_names,
@@ -65,7 +65,7 @@ class AcmeReading:
 
 
 class AcmeDriver:
-    def __init__(self, spec: AcmeSpec, site: Site) -> None:
+    def __init__(self, spec: AcmeSpec, site: SimulatedHost) -> None:
         self._spec, self._site = spec, site
         broken = ToolAnswer(text="acme: broken\n", exit_code=3)
         self._tools = tuple(

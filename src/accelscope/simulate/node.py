@@ -30,7 +30,7 @@ from accelscope.simulate.spec import NodeSpec, Pauses
 from accelscope.simulate.vendor import (
     InstalledPart,
     Instant,
-    Site,
+    SimulatedHost,
     VendorDriver,
     simulated_names,
     simulated_vendor,
@@ -128,7 +128,7 @@ class SimulatedNode:
         self._locked_folder = LockedFolder(self.folder, "a simulated node", (_DESCRIPTION,))
 
     def _open_driver(self, vendor: str) -> VendorDriver[Any]:
-        site = Site(
+        site = SimulatedHost(
             seed=self.spec.seed,
             pci_domain=list(self.spec.vendors).index(vendor),
             placements=tuple(p for p in self._placements if p.process.spec.vendor == vendor),

@@ -34,7 +34,7 @@ Reading_co = TypeVar("Reading_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SimulatedHost:
     """The node that a driver runs on."""
 
     seed: int
@@ -113,7 +113,9 @@ class DriverPod:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedVendor:
     read_section: Callable[[Section], VendorSpec]  # takes its keys; raises DescriptionError
-    open_driver: Callable[[Any, Site], VendorDriver[Any]]  # the spec is the one that read_section made
+    open_driver: Callable[
+        [Any, SimulatedHost], VendorDriver[Any]
+    ]  # the spec is the one that read_section made
     faults: PossibleFaults
     # The agent's settings and their paths in the folder of a node. They are set for every node: where the
     # vendor is absent the paths do not exist, so the agent does not read the machine's own driver.

@@ -12,7 +12,14 @@ from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import read_devices
 from accelscope.simulate.spec import MemoryPool, VendorSpec
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
+from accelscope.simulate.vendor import (
+    InstalledPart,
+    Instant,
+    SimulatedHost,
+    SimulatedVendor,
+    Tool,
+    ToolAnswer,
+)
 from accelscope.simulate.workload import DeviceLoad, PowerDraw
 
 _IDLE_WATTS, _SPAN_WATTS = 20.0, 80.0
@@ -40,7 +47,7 @@ class AcmeReading:
 
 
 class AcmeDriver:
-    def __init__(self, spec: AcmeSpec, site: Site) -> None:
+    def __init__(self, spec: AcmeSpec, site: SimulatedHost) -> None:
         self._spec, self._site = spec, site
         self._tool = Tool(name="acme-smi", errors={"no_driver": ToolAnswer(text="error: no driver\n")})
 

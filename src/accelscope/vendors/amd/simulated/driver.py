@@ -5,7 +5,14 @@ from collections.abc import Hashable, Iterator
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
+from accelscope.simulate.vendor import (
+    InstalledPart,
+    Instant,
+    SimulatedHost,
+    SimulatedVendor,
+    Tool,
+    ToolAnswer,
+)
 from accelscope.vendors.amd.simulated import kernel_files, tools
 from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
 from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
@@ -49,7 +56,7 @@ _BMC_DISPLAY = "0x1a03"  # vendor id of ASPEED, whose chips drive the display of
 
 
 class AmdDriver:
-    def __init__(self, spec: AmdSpec, site: Site) -> None:
+    def __init__(self, spec: AmdSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._gpus = gpus_of(spec, site)
         self._dynamics = tuple(

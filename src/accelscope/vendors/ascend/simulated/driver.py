@@ -6,7 +6,7 @@ from dataclasses import replace
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Link
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedHost, SimulatedVendor
 from accelscope.vendors.ascend.simulated import npu_smi
 from accelscope.vendors.ascend.simulated.chip import Chip, ChipDynamics, ChipReading, chips_of
 from accelscope.vendors.ascend.simulated.npu_smi import ERRORS
@@ -19,7 +19,7 @@ _DEVICE_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 
 
 class AscendDriver:
-    def __init__(self, spec: AscendSpec, site: Site) -> None:
+    def __init__(self, spec: AscendSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._chips = tuple(ChipDynamics(chip, site.placements) for chip in chips_of(spec, site))
         self._tool = npu_smi.tool(spec)

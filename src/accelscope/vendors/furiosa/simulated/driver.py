@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedHost, SimulatedVendor
 from accelscope.vendors.furiosa.simulated import kernel, tools
 from accelscope.vendors.furiosa.simulated.card import CardDynamics, CardReading
 from accelscope.vendors.furiosa.simulated.spec import (
@@ -23,7 +23,7 @@ _GIGABYTES_PER_CORE = 6  # of an RNGD that is cut
 
 
 class FuriosaDriver:
-    def __init__(self, spec: FuriosaSpec, site: Site) -> None:
+    def __init__(self, spec: FuriosaSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._cards = tuple(CardDynamics(spec, site, slot) for slot in range(len(spec.devices)))
         self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (tools.smi_tool(spec), tools.Smi(spec))

@@ -9,7 +9,14 @@ from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import CommandOutput, DriverPod, InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import (
+    CommandOutput,
+    DriverPod,
+    InstalledPart,
+    Instant,
+    SimulatedHost,
+    SimulatedVendor,
+)
 from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
 from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
@@ -34,7 +41,7 @@ class NvidiaDriver:
         InstalledPart(TOOL, "bin/nvidia-smi", FaultKind.TOOL_MISSING),
     )
 
-    def __init__(self, spec: NvidiaSpec, site: Site) -> None:
+    def __init__(self, spec: NvidiaSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._cards = create_gpus(spec, site.seed)
         self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in self._cards)
