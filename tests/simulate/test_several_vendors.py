@@ -23,9 +23,9 @@ from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
     SimulatedHost,
     SimulatedVendor,
+    SimulationTime,
     Tool,
     ToolAnswer,
     simulated_names,
@@ -76,10 +76,10 @@ class AcmeDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return tuple(tool.installed for tool in self._tools)
 
-    def readings(self, instant: Instant) -> tuple[AcmeReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[AcmeReading, ...]:
         return tuple(self._reading(slot, instant) for slot in range(self._spec.device_count))
 
-    def _reading(self, slot: int, instant: Instant) -> AcmeReading:
+    def _reading(self, slot: int, instant: SimulationTime) -> AcmeReading:
         own = [p for p in self._site.placements if p.device == slot]
         storms = lasted(instant.faults.of_device(slot), FaultKind.ECC_STORM, instant.at)
         return AcmeReading(
@@ -92,7 +92,7 @@ class AcmeDriver:
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
         return PluginDevice("acme.com/npu", f"acme{device}", -1)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         hung = {fault.device for fault in instant.active if fault.kind is FaultKind.HANG}
         for slot, reading in enumerate(readings):

@@ -29,8 +29,8 @@ from accelscope.simulate.section import Description, DescriptionError, Options
 from accelscope.simulate.spec import NodeSpec, Pauses
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
     SimulatedHost,
+    SimulationTime,
     VendorDriver,
     simulated_names,
     simulated_vendor,
@@ -217,9 +217,9 @@ class SimulatedNode:
         self._faults_error = None
         self._faults.observe(current, at)
 
-    def _instant(self, vendor: str) -> Instant:
+    def _instant(self, vendor: str) -> SimulationTime:
         faults = self._faults.of_vendor(vendor)
-        return Instant(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
+        return SimulationTime(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
 
     def readings(self, kind: type[VendorDriver[Reading]]) -> tuple[Reading, ...]:
         """The readings of one vendor's devices, given by its driver's class, at the time last written: the
@@ -232,7 +232,7 @@ class SimulatedNode:
     def readings_at(self, vendor: str, at: float) -> tuple[Any, ...]:
         """The readings of a vendor's devices at any time, without writing them."""
         faults = self._faults.of_vendor(vendor)
-        instant = Instant(at=at, wall_clock=self._epoch + at, faults=faults)
+        instant = SimulationTime(at=at, wall_clock=self._epoch + at, faults=faults)
         return self._drivers[vendor].readings(instant)
 
     def capacity(self) -> dict[str, str]:

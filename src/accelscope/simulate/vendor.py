@@ -48,7 +48,7 @@ class SimulatedHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instant:
+class SimulationTime:
     at: float  # simulated time, seconds
     wall_clock: float  # the same as seconds since 1970
     faults: FaultLog  # of this vendor only, past and present
@@ -78,10 +78,10 @@ class VendorDriver(Protocol[Reading_co]):
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]: ...
 
-    def readings(self, instant: Instant) -> tuple[Reading_co, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[Reading_co, ...]:
         """The readings of each device, in the vendor's own terms: the reference for tests of readers."""
 
-    def files(self, instant: Instant) -> Iterable[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterable[tuple[str, Content]]:
         """The vendor's files under proc/, sys/, dev/, state/ and opt/ in the folder of the node, in the order
         in which they are written. The node writes the files of processes."""
 

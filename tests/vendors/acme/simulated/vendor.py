@@ -14,9 +14,9 @@ from accelscope.simulate.section import read_devices
 from accelscope.simulate.spec import MemoryPool, VendorSpec
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
     SimulatedHost,
     SimulatedVendor,
+    SimulationTime,
     Tool,
     ToolAnswer,
 )
@@ -55,7 +55,7 @@ class AcmeDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return (self._tool.installed,)
 
-    def readings(self, instant: Instant) -> tuple[AcmeReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[AcmeReading, ...]:
         return tuple(self._reading(slot, instant.at) for slot in range(self._spec.device_count))
 
     def _reading(self, slot: int, at: float) -> AcmeReading:
@@ -72,7 +72,7 @@ class AcmeDriver:
     def _uuid(self, slot: int) -> str:
         return f"ACME-{identity.uuid(self._site.seed, 'acme', slot)}"
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         cards = self.readings(instant)
         rows = [self._row(slot, card) for slot, card in enumerate(cards)]
         head = "# driver 4.5.6\n"

@@ -7,9 +7,9 @@ from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
     SimulatedHost,
     SimulatedVendor,
+    SimulationTime,
     Tool,
     ToolAnswer,
 )
@@ -71,7 +71,7 @@ class AmdDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return tuple(tool.installed for tool in self._tools)
 
-    def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._dynamics):
             own = instant.faults.of_device(slot)
@@ -86,7 +86,7 @@ class AmdDriver:
         name = gpu.platform_devices[instance - 1].name if instance else gpu.address
         return PluginDevice("amd.com/gpu", name, gpu.numa_node)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         listed = tuple(reading for reading in self.readings(instant) if reading.index is not None)
         loaded = all(fault.kind is not FaultKind.DRIVER_NOT_LOADED for fault in instant.active)
         yield "sys/class/drm/version", "drm 1.1.0 20060810\n"

@@ -13,9 +13,9 @@ from accelscope.simulate.vendor import (
     CommandOutput,
     DriverPod,
     InstalledPart,
-    Instant,
     SimulatedHost,
     SimulatedVendor,
+    SimulationTime,
 )
 from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
@@ -46,7 +46,7 @@ class NvidiaDriver:
         self._cards = create_gpus(spec, site.seed)
         self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in self._cards)
 
-    def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._gpus):
             faults = instant.faults.of_device(slot)
@@ -55,7 +55,7 @@ class NvidiaDriver:
             index += not vanished
         return tuple(result)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         active = instant.active
         if not any(fault.kind is FaultKind.DRIVER_NOT_LOADED for fault in active):
