@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from accelscope.metrics.catalogue.own import READERS
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page
-from accelscope.metrics.family import Declare, Family, ReaderView, Scope, label_text, number_text
+from accelscope.metrics.family import Family, FamilyFactory, ReaderView, Scope, label_text, number_text
 from accelscope.model import Counted, ReaderState
 from accelscope.serve import Handler, Request, Response, Route, accepts
 
@@ -38,7 +38,7 @@ class PluginView:
     config_reloads: tuple[Counted, ...] = ()
 
 
-_plugin = Declare[PluginView](Scope.AGENT)
+_plugin = FamilyFactory[PluginView](Scope.AGENT)
 
 PLUGIN: tuple[Family, ...] = (
     _plugin.series(
