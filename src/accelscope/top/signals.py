@@ -26,7 +26,7 @@ SIGNALS = (
 _SAME_SECONDS = 2.0  # tolerance of start times, because the clock may have been set
 
 
-class Refusal(Exception):
+class SignalError(Exception):
     """No signal is sent. The text is the reason."""
 
 
@@ -44,9 +44,9 @@ class SignalTarget:
         try:
             signal.pidfd_send_signal(self.descriptor, number)
         except ProcessLookupError:
-            raise Refusal(f"{self.pid} {self.name} has ended") from None
+            raise SignalError(f"{self.pid} {self.name} has ended") from None
         except OSError as error:
-            raise Refusal(f"{number.name} to {self.pid} {self.name}: {error.strerror}") from None
+            raise SignalError(f"{number.name} to {self.pid} {self.name}: {error.strerror}") from None
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -55,13 +55,13 @@ class SignalTarget:
 def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> SignalTarget:
     """Raises Refusal if the process has ended, belongs to another user, or may be a different one."""
     if Path(proc_root).resolve() != PROC:
-        raise Refusal(f"the processes are read from {proc_root}, not from /proc of this machine")
+        raise SignalError(f"the processes are read from {proc_root}, not from /proc of this machine")
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
-        raise Refusal(f"{process.pid} {process.name or ''} has ended".rstrip()) from None
+        raise SignalError(f"{process.pid} {process.name or ''} has ended".rstrip()) from None
     except OSError as error:
-        raise Refusal(f"cannot open process {process.pid}: {error.strerror}") from None
+        raise SignalError(f"cannot open process {process.pid}: {error.strerror}") from None
     try:
         _check(process, descriptor, seen_at)
     except BaseException:
@@ -74,18 +74,18 @@ def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:
     try:
         started, uid = _started(process.pid), _uid(process.pid)
     except (OSError, ValueError):
-        raise Refusal(f"cannot read {process.pid} {process.name or '?'} from /proc") from None
+        raise SignalError(f"cannot read {process.pid} {process.name or '?'} from /proc") from None
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     if poll.poll(0):
-        raise Refusal(f"{process.pid} {process.name or '?'} has ended")
+        raise SignalError(f"{process.pid} {process.name or '?'} has ended")
     another = f"{process.pid} is now a different process"
     if started > seen_at + _SAME_SECONDS:
-        raise Refusal(another)
+        raise SignalError(another)
     if process.started_at is not None and abs(started - process.started_at) > _SAME_SECONDS:
-        raise Refusal(another)
+        raise SignalError(another)
     if uid != os.getuid():
-        raise Refusal(
+        raise SignalError(
             f"{process.pid} {process.name or '?'} belongs to {process.user or f'user {uid}'}; "
             "signals can only be sent to your own processes"
         )

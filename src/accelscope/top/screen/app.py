@@ -390,7 +390,7 @@ class TopApp(Board):
         proc_root: Any = getattr(self._source, "proc_root", "/proc")
         try:
             target = signals.aim(row.process, seen_at=self._seen_at(), proc_root=proc_root)
-        except signals.Refusal as refusal:
+        except signals.SignalError as refusal:
             self.say(f"no signal sent: {refusal}")
             return
 
@@ -401,7 +401,7 @@ class TopApp(Board):
                 else:
                     target.send(number)
                     self.say(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
-            except signals.Refusal as refusal:
+            except signals.SignalError as refusal:
                 self.say(f"no signal sent: {refusal}")
             finally:
                 target.close()
