@@ -11,7 +11,7 @@ from enum import Enum, auto
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Protocol
 
-from accelscope.serve.message import Head, Limits, Refusal, Request, Response, parse_head
+from accelscope.serve.message import Head, Limits, Request, RequestError, Response, parse_head
 from accelscope.serve.routing import Continuation, Deferred
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Connection:
         """Start the response if the request is complete."""
         try:
             head = self._take_head()
-        except Refusal as refusal:
+        except RequestError as refusal:
             self.refuse(refusal.response, now)
             return True
         if head is None:
@@ -248,20 +248,20 @@ class Connection:
         size = end.start() if end else len(buffer)
         line = buffer.find(b"\n", 0, size)
         if (size if line < 0 else line) > limits.line_bytes:
-            raise Refusal(414, f"the request line is longer than {limits.line_bytes} bytes")
+            raise RequestError(414, f"the request line is longer than {limits.line_bytes} bytes")
         if size > limits.head_bytes:
-            raise Refusal(431, f"the header is longer than {limits.head_bytes} bytes")
+            raise RequestError(431, f"the header is longer than {limits.head_bytes} bytes")
         if end is None:
             if not buffer[:1].isalpha():
-                raise Refusal(400, "not an HTTP request")
+                raise RequestError(400, "not an HTTP request")
             return None
         head = parse_head(bytes(buffer[:size]), peer=self._peer, certified=self._certified)
         if head.body_bytes > limits.body_bytes:
-            raise Refusal(413, "request bodies are not allowed")
+            raise RequestError(413, "request bodies are not allowed")
         whole = end.end() + head.body_bytes
         if len(buffer) < whole:
             if "expect" in head.request.headers:
-                raise Refusal(417, "request bodies are not allowed")
+                raise RequestError(417, "request bodies are not allowed")
             return None
         del buffer[:whole]
         return head
