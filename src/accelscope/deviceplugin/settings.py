@@ -31,8 +31,8 @@ from accelscope.config.log import FORMATS, LEVELS
 from accelscope.config.settings import flag_name, key_name
 from accelscope.deviceplugin.health import HealthRule
 from accelscope.deviceplugin.vendor import (
-    BadDivision,
     Division,
+    DivisionError,
     Roots,
     division_of,
     open_vendor,
@@ -422,7 +422,7 @@ class PluginSettings:
         """Raises ConfigError."""
         try:
             division = division_of(Vendor(self.vendor), self.division_settings)
-        except BadDivision as error:
+        except DivisionError as error:
             raise ConfigError(str(error)) from None
         return OfferLayout(division, self.shares, tuple(self.division_settings.items()))
 

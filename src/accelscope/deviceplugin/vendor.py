@@ -30,7 +30,7 @@ class NotAvailable(Exception):
     """An offered device cannot be allocated at the moment. The text is one line with the reason."""
 
 
-class BadDivision(Exception):
+class DivisionError(Exception):
     """The values of a vendor's division settings exclude each other. The text is one line."""
 
 

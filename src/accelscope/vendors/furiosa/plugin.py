@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
-    BadDivision,
     ContainerEdits,
     DeviceNode,
     Division,
+    DivisionError,
     Mount,
     NamedCores,
     NotAvailable,
@@ -46,7 +46,7 @@ def division(values: Mapping[str, str]) -> Division:
     partition_cores = _CORES_OF_PARTITION[PARTITION.of(values)]
     single = DEFAULT_PE.of(values) == "Single"
     if partition_cores and single:
-        raise BadDivision("--partition and --default-pe Single exclude each other: give one of them")
+        raise DivisionError("--partition and --default-pe Single exclude each other: give one of them")
     return Division(1 if single else partition_cores, partition_cores)
 
 
