@@ -26,7 +26,7 @@ class Roots:
 READ_WRITE = "rw"
 
 
-class NotAvailable(Exception):
+class DeviceUnavailable(Exception):
     """An offered device cannot be allocated at the moment. The text is one line with the reason."""
 
 

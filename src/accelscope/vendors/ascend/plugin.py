@@ -8,8 +8,8 @@ from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
     ContainerEdits,
     DeviceNode,
+    DeviceUnavailable,
     Mount,
-    NotAvailable,
     Roots,
     Unit,
     comma_separated,
@@ -53,7 +53,9 @@ class AscendPart:
         names = _files(chips)
         missing = self._missing(names)
         if missing is not None:
-            raise NotAvailable(f"{self._roots.dev}/{missing} does not exist: Ascend's driver is not loaded")
+            raise DeviceUnavailable(
+                f"{self._roots.dev}/{missing} does not exist: Ascend's driver is not loaded"
+            )
         paths = [DRIVER_ROOT.of(self._roots.settings), *_INSTALLED_PATHS]
         return ContainerEdits(
             nodes=tuple(
