@@ -22,7 +22,7 @@ _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-class BrokenXml(Exception):
+class XmlError(Exception):
     """The document is not well-formed, truncated, too deep or too large."""
 
     def __init__(self, reason: str, text: str, root: Element | None) -> None:
@@ -51,15 +51,15 @@ def parse_tree(log: str) -> Element:
     except ElementTree.ParseError as error:
         truncated = not log.rstrip().endswith(_CLOSE)
         reason = "truncated" if truncated else "bad_xml"
-        raise BrokenXml(
+        raise XmlError(
             reason, f"{'truncated' if truncated else 'invalid'} XML: {error}", target.root
         ) from None
     except _TooLarge:
-        raise BrokenXml(
+        raise XmlError(
             "too_large", "the XML is deeper or larger than any output of nvidia-smi", None
         ) from None
     if target.root is None:
-        raise BrokenXml("bad_xml", "the XML has no element", None)
+        raise XmlError("bad_xml", "the XML has no element", None)
     return target.root
 
 
@@ -219,7 +219,7 @@ def parse(text: str) -> ParseResult:
     broken: ParseError | None = None
     try:
         root = parse_tree(log)
-    except BrokenXml as error:
+    except XmlError as error:
         broken = ParseError(error.reason, str(error))
         if error.root is None:
             return ParseResult(error=broken)
