@@ -15,11 +15,11 @@ from accelscope.cli.output import missing, refuse
 from accelscope.config import BadValue, Choice, Duration, ValueKind, WholeNumber, argument
 from accelscope.config.settings import key_name
 from accelscope.simulate import (
-    AlreadyRunning,
     CompileError,
     DescriptionError,
     Fault,
     FaultKind,
+    FolderInUse,
     SimulatedNode,
     load_node,
     ready_made,
@@ -330,7 +330,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         return _failed(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except (AlreadyRunning, CompileError, RecordingError) as error:
+    except (FolderInUse, CompileError, RecordingError) as error:
         return _failed(error)
 
 

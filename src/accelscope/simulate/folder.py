@@ -204,7 +204,7 @@ _LOCK_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
 
 
-class AlreadyRunning(RuntimeError):
+class FolderInUse(RuntimeError):
     """Another process updates this folder."""
 
 
@@ -235,7 +235,7 @@ class LockedFolder:
         try:
             with self._lock(0.0):
                 return False
-        except AlreadyRunning:
+        except FolderInUse:
             return True
 
     @contextmanager
@@ -260,5 +260,5 @@ class LockedFolder:
                     break
             yield
 
-    def _already_running(self) -> AlreadyRunning:
-        return AlreadyRunning(f"{self._path} is in use by another process; stop it first")
+    def _already_running(self) -> FolderInUse:
+        return FolderInUse(f"{self._path} is in use by another process; stop it first")
