@@ -17,7 +17,7 @@ from accelscope.config.settings import settings_of
 from accelscope.config.values import WholeNumber
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.faults import TOOL_FAULTS, PossibleFaults, lasted
-from accelscope.simulate.folder import Blocking, Content, Link
+from accelscope.simulate.folder import BlockingFile, Content, Link
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.section import read_devices, read_tool_cost
 from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
@@ -96,7 +96,7 @@ class AcmeDriver:
         readings = self.readings(instant)
         hung = {fault.device for fault in instant.active if fault.kind is FaultKind.HANG}
         for slot, reading in enumerate(readings):
-            power: Content = Blocking() if slot in hung else f"{reading.watts:.1f}\n"
+            power: Content = BlockingFile() if slot in hung else f"{reading.watts:.1f}\n"
             yield f"sys/bus/pci/devices/{reading.address}/power", power
             yield f"sys/class/acme/acme{slot}", Link(f"../../bus/pci/devices/{reading.address}")
             for pid in reading.pids:

@@ -27,7 +27,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class BlockingFile:
     """A file whose opening blocks until it is replaced. A reader that waits then gets the new text, or
     nothing if there is none."""
 
@@ -37,7 +37,7 @@ class Folder:
     """An empty folder; where a file is expected, it causes a read error."""
 
 
-Content = str | bytes | Link | Blocking | Folder
+Content = str | bytes | Link | BlockingFile | Folder
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -84,7 +84,7 @@ def _put(path: Path, content: Content) -> None:
             write_bytes(path, content)
         case Folder():
             path.mkdir(parents=True, exist_ok=True)
-        case Link() | Blocking():
+        case Link() | BlockingFile():
             path.parent.mkdir(parents=True, exist_ok=True)
             scratch = _scratch(path)
             if isinstance(content, Link):
