@@ -12,7 +12,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Protocol
 
 from accelscope.serve.message import Head, Limits, Request, RequestError, Response, parse_head
-from accelscope.serve.routing import Continuation, Deferred
+from accelscope.serve.routing import Continuation, DeferredResponse
 
 if TYPE_CHECKING:
     import ssl
@@ -95,8 +95,8 @@ class Connection:
         sock: socket.socket,
         *,
         peer: str,
-        answer: Callable[[Request], Response | Deferred],
-        deliver: Callable[["Connection", Deferred, Response | Continuation], None],
+        answer: Callable[[Request], Response | DeferredResponse],
+        deliver: Callable[["Connection", DeferredResponse, Response | Continuation], None],
         limits: Limits,
         now: float,
         context: "ssl.SSLContext | None" = None,
@@ -120,7 +120,7 @@ class Connection:
         self._ended = False  # the client has closed its sending direction
         self._served = False
         self._head: Head | None = None  # of the current request
-        self._deferred: Deferred | None = None
+        self._deferred: DeferredResponse | None = None
         self._close_after = False
         self._out: list[memoryview] = []
         self._lingered = 0  # bytes
@@ -151,7 +151,7 @@ class Connection:
         else:
             self.phase = Phase.CLOSED
 
-    def complete(self, deferred: Deferred, result: Response | Continuation, now: float) -> None:
+    def complete(self, deferred: DeferredResponse, result: Response | Continuation, now: float) -> None:
         """Another thread has provided the response. It is dropped if the request has timed out."""
         if self.phase is Phase.WAITING and self._deferred is deferred:
             self._take(result if isinstance(result, Response) else result(), now)
@@ -228,7 +228,7 @@ class Connection:
         self._take(self._answer(head.request), now)
         return True
 
-    def _take(self, response: Response | Deferred, now: float) -> None:
+    def _take(self, response: Response | DeferredResponse, now: float) -> None:
         if isinstance(response, Response):
             self._respond(response, now)
             return
