@@ -219,7 +219,7 @@ def read_once(settings: AgentSettings, node: str) -> Snapshot:
 
 def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
     """The runners' results, after as many passes as find more devices."""
-    passes = Passes()
+    passes = PassCounter()
     with changed:
         results = _pass(runners, changed)
         while passes.needs_another(
@@ -231,7 +231,7 @@ def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> li
     return results
 
 
-class Passes:
+class PassCounter:
     """Some readers need several passes to find all devices. They get them while each pass finds more."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from accelscope import __version__
 from accelscope.agent.assembly import attribution_options, make_runners
-from accelscope.agent.collector import Collector, Pace, Passes
+from accelscope.agent.collector import Collector, Pace, PassCounter
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
@@ -62,7 +62,7 @@ class LocalSource:
 
     def settle(self) -> None:
         self._attributor.wait_for_first_lists(_LISTS_SECONDS)
-        passes = Passes()
+        passes = PassCounter()
         snapshot = self._collector.collect()
         while passes.needs_another(snapshot.readers, snapshot.devices):
             snapshot = self._collector.collect()
