@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelscope import __version__
 from accelscope.agent.assembly import attribution_options, make_runners
-from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.pages import Pages
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
@@ -73,7 +73,7 @@ class Agent:
             self._attributor,
             node=node,
             version=__version__,
-            pace=Pace(settings.collection_interval),
+            pace=CollectionInterval(settings.collection_interval),
             changed=changed,
             publish=self._publish,
             between=self._apply_changes,
@@ -146,7 +146,7 @@ class Agent:
     def _apply(self, change: Change[AgentSettings]) -> None:
         settings = change.settings
         configure(settings.log_level, settings.log_format)
-        self.collector.pace = Pace(settings.collection_interval)
+        self.collector.pace = CollectionInterval(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
         if _PAGE_SETTINGS & set(change.changed):  # only then: a new page resets the counters of dialects

@@ -38,7 +38,7 @@ MOST_PASSES = 20  # of `read_and_stop`
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CollectionInterval:
     interval_seconds: float
     jitter: float = _JITTER
 
@@ -51,7 +51,7 @@ class Collector:
         *,
         node: str,
         version: str,
-        pace: Pace,
+        pace: CollectionInterval,
         changed: threading.Condition,
         publish: Callable[[Snapshot], None],
         between: Callable[[], None] = lambda: None,

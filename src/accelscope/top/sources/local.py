@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from accelscope import __version__
 from accelscope.agent.assembly import attribution_options, make_runners
-from accelscope.agent.collector import Collector, Pace, PassCounter
+from accelscope.agent.collector import CollectionInterval, Collector, PassCounter
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
@@ -45,7 +45,7 @@ class LocalSource:
             self._attributor,
             node=node,
             version=__version__,
-            pace=Pace(settings.reader_timeout),  # the first read may take this long
+            pace=CollectionInterval(settings.reader_timeout),  # the first read may take this long
             changed=changed,
             publish=lambda _: None,
         )
@@ -69,7 +69,7 @@ class LocalSource:
         time.sleep(_APART_SECONDS)
 
     def hurry(self, interval_seconds: float) -> None:
-        self._collector.pace = Pace(max(interval_seconds, 1.0))
+        self._collector.pace = CollectionInterval(max(interval_seconds, 1.0))
 
     def refresh(self) -> None:
         pass  # every read is a collection
