@@ -15,7 +15,7 @@ from accelscope.top.view.frame import Entry, Pane
 from accelscope.top.view.table import (
     Column,
     Line,
-    Placed,
+    PlacedColumn,
     RenderContext,
     Span,
     Tone,
@@ -88,7 +88,7 @@ class Table(Widget, can_focus=True):
         super().__init__(id=id)
         self.pane: Pane[Any] = Pane("", "", (), (), None, "")
         self._setting = RenderContext()
-        self._placed: tuple[Placed[Any], ...] = ()
+        self._placed: tuple[PlacedColumn[Any], ...] = ()
         self._cursor = 0
         self._moved = False  # by the user
         self._top = 0

@@ -73,7 +73,7 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Generic[R]):
+class PlacedColumn(Generic[R]):
     column: Column[R]
     start: int
     width: int
@@ -85,7 +85,7 @@ def place(
     width: int,
     context: RenderContext,
     sort: Sort | None = None,
-) -> tuple[Placed[R], ...]:
+) -> tuple[PlacedColumn[R], ...]:
     """The columns that fit, with their positions."""
     needed = [column for column in columns if column.needed is None or column.needed(rows)]
     natural = {column.name: _natural(column, rows, context, sort) for column in needed}
@@ -100,7 +100,7 @@ def place(
         spare -= more
     placed, start = [], 0
     for column in needed:
-        placed.append(Placed(column, start, min(widths[column.name], max(0, width - start))))
+        placed.append(PlacedColumn(column, start, min(widths[column.name], max(0, width - start))))
         start += widths[column.name] + GAP
     return tuple(placed)
 
@@ -120,7 +120,7 @@ def _title(column: Column[Any], context: RenderContext, sort: Sort | None) -> st
     return column.title + (context.glyphs.descending if falls else context.glyphs.ascending)
 
 
-def title_line(placed: Sequence[Placed[R]], context: RenderContext, sort: Sort | None) -> Line:
+def title_line(placed: Sequence[PlacedColumn[R]], context: RenderContext, sort: Sort | None) -> Line:
     line: Line = []
     for at in placed:
         by_it = sort is not None and sort.column == at.column.name and at.column.sort is not None
@@ -130,7 +130,7 @@ def title_line(placed: Sequence[Placed[R]], context: RenderContext, sort: Sort |
     return line[:-1]
 
 
-def row_line(placed: Sequence[Placed[R]], row: R, context: RenderContext) -> Line:
+def row_line(placed: Sequence[PlacedColumn[R]], row: R, context: RenderContext) -> Line:
     line: Line = []
     for at in placed:
         if at.column.draw is not None:
@@ -143,7 +143,7 @@ def row_line(placed: Sequence[Placed[R]], row: R, context: RenderContext) -> Lin
     return line[:-1]
 
 
-def column_at(placed: Sequence[Placed[R]], x: int) -> Column[R] | None:
+def column_at(placed: Sequence[PlacedColumn[R]], x: int) -> Column[R] | None:
     """The column at this position."""
     for at in placed:
         if at.start <= x < at.start + at.width:
