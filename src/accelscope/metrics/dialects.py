@@ -123,7 +123,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingMetrics:
     """Metrics of the exporter that the dialect does not have, with the reason."""
 
     names: str
@@ -156,7 +156,7 @@ class Dialect:
     sections: tuple[Section, ...]
     notes: tuple[str, ...]  # for users of that exporter, in the reference page
     node_families: tuple[Family, ...] = ()  # `take` receives a NodeView
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingMetrics, ...] = ()
     optional_families: tuple[Family, ...] = ()  # can be enabled by an option; for the reference page
     unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device

@@ -7,7 +7,7 @@ from accelscope.metrics.dialects import (
     Dialect,
     Label,
     Labels,
-    Missing,
+    MissingMetrics,
     NodeView,
     Section,
     gauge,
@@ -404,22 +404,22 @@ NOTES = (
     "unknown. `npu_container_info` starts with the first process of a container on the chip.",
 )
 MISSING = (
-    Missing(
+    MissingMetrics(
         "npu_chip_info_network_status, npu_chip_info_link_status, npu_chip_link_speed, npu_chip_link_up_num, "
         "npu_chip_info_bandwidth_rx, npu_chip_info_bandwidth_tx",
         "the chip's network port is not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_optical_*, npu_chip_mac_*, npu_chip_roce_*, npu_chip_info_rx_fcs_num, "
         "npu_chip_info_rx_ecn_num, npu_chip_info_sio_crc_tx_err_cnt, npu_chip_info_sio_crc_rx_err_cnt",
         "optics, MAC, RoCE and SIO counters are not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_info_hccs_statistic_info_*, npu_chip_info_hccs_bandwidth_info_*, "
         "npu_chip_info_pcie_rx_*_bw, npu_chip_info_pcie_tx_*_bw",
         "counters of the chip's links are not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_info_ub_ipv4_pkt_cnt_rx, npu_chip_info_ub_ipv6_pkt_cnt_rx, "
         "npu_chip_info_unic_ipv4_pkt_cnt_rx, npu_chip_info_unic_ipv6_pkt_cnt_rx, "
         "npu_chip_info_ub_compact_pkt_cnt_rx, npu_chip_info_ub_umoc_ctph_cnt_rx, "
@@ -443,14 +443,16 @@ MISSING = (
         "npu_chip_info_core_mib_txbadoctets",
         "the ports of the 950's interconnect (UB) are not read",
     ),
-    Missing(
+    MissingMetrics(
         "machine_healthy_npu_nums, machine_unhealthy_npu_nums, machine_unknown_npu_nums",
         "later than v26.1.0; count over `npu_chip_info_health_status`",
     ),
-    Missing("npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not read"),
-    Missing(
+    MissingMetrics("npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not read"),
+    MissingMetrics(
         "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory",
         "virtual NPUs are not read",
     ),
-    Missing("npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"),
+    MissingMetrics(
+        "npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"
+    ),
 )

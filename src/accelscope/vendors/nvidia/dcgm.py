@@ -19,7 +19,7 @@ from accelscope.metrics.dialects import (
     DialectError,
     Label,
     Labels,
-    Missing,
+    MissingMetrics,
     Section,
     Unavailable,
 )
@@ -236,25 +236,25 @@ NOTES = (
     "`DCGM_FI_DEV_FAN_SPEED`. List them in a counters file.",
 )
 MISSING = (
-    Missing("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
-    Missing(
+    MissingMetrics("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
+    MissingMetrics(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE on boards "
         "before Hopper",
         "their profiling counters are only available through DCGM",
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the power limit in effect"
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_*_VIOLATION", "AccelScope reads which throttle reasons are active, not for how long"
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_EXP_*",
         "counts within a time window; the native families have states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
     ),
-    Missing("every other field", "AccelScope does not read it"),
-    Missing(
+    MissingMetrics("every other field", "AccelScope does not read it"),
+    MissingMetrics(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
         "labels that dcgm-exporter does not set by default",
     ),
