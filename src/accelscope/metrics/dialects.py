@@ -131,7 +131,7 @@ class MissingMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
+class UnavailableField:
     """A field that is listed in a counters file and not available."""
 
     option: str  # name of the setting that contains the path of the file
@@ -158,7 +158,7 @@ class Dialect:
     node_families: tuple[Family, ...] = ()  # `take` receives a NodeView
     missing: tuple[MissingMetrics, ...] = ()
     optional_families: tuple[Family, ...] = ()  # can be enabled by an option; for the reference page
-    unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
+    unavailable: tuple[UnavailableField, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device
 
     def includes(self, device: Device) -> bool:

@@ -21,7 +21,7 @@ from accelscope.metrics.dialects import (
     Labels,
     MissingMetrics,
     Section,
-    Unavailable,
+    UnavailableField,
 )
 from accelscope.metrics.family import Family, Type
 from accelscope.model import Partition, Vendor
@@ -119,7 +119,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     counters_file = DCGM_COUNTERS.of(options)
     default, further = default_fields(), further_fields()
     families, labels = default, DEFAULT_LABELS
-    unavailable: tuple[Unavailable, ...] = ()
+    unavailable: tuple[UnavailableField, ...] = ()
     if counters_file:
         families, labels, unavailable = _select(read_counters(counters_file), (*default, *further))
     return Dialect(
@@ -137,7 +137,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
 
 def _select(
     counters: Iterable[Counter], available: Iterable[Family]
-) -> tuple[tuple[Family, ...], tuple[str, ...], tuple[Unavailable, ...]]:
+) -> tuple[tuple[Family, ...], tuple[str, ...], tuple[UnavailableField, ...]]:
     """Families and labels of a counters file, and its fields that are not available."""
     by_name = {family.name: family for family in available}
     families, labels, unavailable = [], [], []
@@ -148,10 +148,10 @@ def _select(
             families.append(replace(by_name[counter.field], type=Type(counter.type), help=counter.help))
         elif counter.field in by_name:
             reason = "a number: not available as a label"
-            unavailable.append(Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, reason))
+            unavailable.append(UnavailableField(DCGM_COUNTERS.name, counter.line, counter.field, reason))
         else:
             unavailable.append(
-                Unavailable(
+                UnavailableField(
                     DCGM_COUNTERS.name, counter.line, counter.field, unavailability_reason(counter.field)
                 )
             )
