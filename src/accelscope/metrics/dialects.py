@@ -330,7 +330,7 @@ class Rates:
         return rate
 
 
-class Changes:
+class ChangeCounter:
     """The number of changes of each state of a device within a time window."""
 
     def __init__(self, window_seconds: float) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from accelscope.metrics.dialects import (
-    Changes,
+    ChangeCounter,
     DeviceView,
     Dialect,
     Label,
@@ -183,7 +183,7 @@ def _temperatures_2025(view: DeviceView) -> list[tuple[tuple[str, ...], float | 
 
 
 def _throttling() -> Family:
-    changes = Changes(_WINDOW_SECONDS)
+    changes = ChangeCounter(_WINDOW_SECONDS)
 
     def counts(view: DeviceView) -> list[tuple[tuple[str, ...], int]]:
         states = {t.reason: t.active for t in view.device.throttles if t.reason in _REASONS}
