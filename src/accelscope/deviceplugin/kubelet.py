@@ -219,7 +219,7 @@ def answers(path: Path) -> bool:
         return True
 
 
-class Endpoint:
+class PluginSocket:
     """A server on its socket, from `start()` to `stop()`."""
 
     def __init__(self, path: Path, handlers: Any) -> None:
@@ -342,7 +342,7 @@ class Registration:
     ) -> None:
         self._kubelet = folder / SOCKET_NAME
         self._endpoint_name = endpoint_name
-        self._endpoint = Endpoint(folder / endpoint_name, handlers)
+        self._endpoint = PluginSocket(folder / endpoint_name, handlers)
         self._pod_resources = pod_resources
         self._tally = tally
         self._timeouts = timeouts or Timeouts()
