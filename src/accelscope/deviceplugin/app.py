@@ -13,7 +13,7 @@ from accelscope.config import Change, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.deviceplugin.health import HealthLedger
 from accelscope.deviceplugin.kubelet import Allocations, Registration, Timeouts, check_folder
-from accelscope.deviceplugin.metrics import Pages, PluginView, Tally
+from accelscope.deviceplugin.metrics import PluginPages, PluginView, Tally
 from accelscope.deviceplugin.offers import DisabledFilter, Inventory, Policy, make_offers
 from accelscope.deviceplugin.service import PluginService
 from accelscope.deviceplugin.settings import DisabledDevice, PluginSettings
@@ -97,7 +97,7 @@ class Plugin:
             threading.Thread(target=self._check_devices, name="watch", daemon=True),
             threading.Thread(target=self._follow_kubelet, name="plugin", daemon=True),
         )
-        pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
+        pages = PluginPages(self._view, alive=self._stuck, ready=self._not_ready)
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
 
     def start(self) -> None:

@@ -160,7 +160,7 @@ def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
 Probe = Callable[[], str | None]  # the problem in one line; None: no problem
 
 
-class Pages:
+class PluginPages:
     """The pages of the HTTP server, rendered at each request: they are small."""
 
     def __init__(self, view: Callable[[], PluginView], *, alive: Probe, ready: Probe) -> None:
