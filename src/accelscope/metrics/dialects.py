@@ -99,15 +99,15 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class LabelOrder:
     """Labels of a series: the leading ones in the given order, then all others, including those of the
     family, sorted by name, as Go's client does."""
 
     leading: tuple[Label, ...] = ()
     others: tuple[Label, ...] = ()
 
-    def without(self, name: str) -> "Labels":
-        return Labels(
+    def without(self, name: str) -> "LabelOrder":
+        return LabelOrder(
             tuple(label for label in self.leading if label.name != name),
             tuple(label for label in self.others if label.name != name),
         )
@@ -117,7 +117,7 @@ class Labels:
 class Section:
     """Families of devices with the same labels. `take` receives a DeviceView."""
 
-    labels: Labels
+    labels: LabelOrder
     families: tuple[Family, ...]
     per_process: bool = False  # one series per process; counts towards the limit on process series
 

@@ -8,7 +8,7 @@ from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
+    LabelOrder,
     MissingMetrics,
     NodeView,
     Section,
@@ -356,7 +356,7 @@ def _job_user(view: DeviceView) -> str:
     return users.pop() if len(users) == 1 else ""
 
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("gpu_id", _gpu_id),
         Label("card_model", lambda v: v.device.part_number or v.device.model),
@@ -411,7 +411,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     return amd.prefixed(prefix) if prefix else amd
 
 
-def exporter_labels(_: Mapping[str, str]) -> Labels:
+def exporter_labels(_: Mapping[str, str]) -> LabelOrder:
     return LABELS
 
 

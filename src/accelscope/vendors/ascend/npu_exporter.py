@@ -6,7 +6,7 @@ from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
+    LabelOrder,
     MissingMetrics,
     NodeView,
     Section,
@@ -323,7 +323,7 @@ def _die(view: DeviceView) -> str:
     return "-".join((view.device.uuid or "").split()).upper()
 
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("container_name", lambda v: v.container),
         Label("id", _id),
@@ -334,10 +334,10 @@ LABELS = Labels(
         Label("vdie_id", _die),
     )
 )
-NAME_LABELS = Labels(others=(*LABELS.without("model_name").others, Label("name", _model)))
+NAME_LABELS = LabelOrder(others=(*LABELS.without("model_name").others, Label("name", _model)))
 # In these families, pod and container are those of the process or container, not those of the chip.
 PROCESS_LABELS = LABELS.without("container_name").without("namespace").without("pod_name")
-CONTAINER_LABELS = Labels(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
+CONTAINER_LABELS = LabelOrder(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
 
 
 def _cards(node: NodeView) -> int | None:

@@ -7,7 +7,7 @@ from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
+    LabelOrder,
     Section,
     counters,
     fine_percent,
@@ -59,7 +59,7 @@ _CARD_POWER = {"warboy": "PCI Total RMS PWR"}  # what the driver calls the power
 _LATER_CARD_POWER = "rms"
 _LATER_TEMPERATURES = {"PEAK": "peak", "AMBIENT": "ambient"}
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("arch", architecture),
         Label("core", core_range),
@@ -160,7 +160,7 @@ _REASONS = (
     "other_reason",
 )
 
-_LABELS_2025 = Labels(
+_LABELS_2025 = LabelOrder(
     others=(
         Label("arch", architecture, keep_empty=False),
         Label("container", lambda v: v.container, keep_empty=False),

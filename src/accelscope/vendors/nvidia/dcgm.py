@@ -18,7 +18,7 @@ from accelscope.metrics.dialects import (
     Dialect,
     DialectError,
     Label,
-    Labels,
+    LabelOrder,
     MissingMetrics,
     Section,
     UnavailableField,
@@ -181,14 +181,14 @@ def _instance_id(view: DeviceView) -> str:
     return str(view.partition.gpu_instance_id) if view.partition else ""
 
 
-def exporter_labels(options: Mapping[str, str]) -> Labels:
+def exporter_labels(options: Mapping[str, str]) -> LabelOrder:
     """The labels without a counters file."""
     return _labels(options, DEFAULT_LABELS)
 
 
-def _labels(options: Mapping[str, str], fields: Iterable[str]) -> Labels:
+def _labels(options: Mapping[str, str], fields: Iterable[str]) -> LabelOrder:
     """Labels of a counters file follow the host name, in alphabetical order."""
-    return Labels(
+    return LabelOrder(
         leading=(
             Label("gpu", _index),
             Label("UUID", lambda v: v.device.uuid),
