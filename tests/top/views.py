@@ -5,7 +5,7 @@ from typing import Any
 
 from accelscope.model import HealthState
 from accelscope.top.sources.source import Query
-from accelscope.top.view.model import DeviceView, NodeView, ProcessView, Use, View, ViewKind
+from accelscope.top.view.model import DeviceView, NodeView, ProcessUse, ProcessView, View, ViewKind
 
 GIB = 1 << 30
 NOW = 1_800_000_000.0
@@ -26,7 +26,8 @@ def device(index: int, node: str = "n", **values: Any) -> DeviceView:
 def process(pid: int, *devices: int, node: str = "n", **values: Any) -> ProcessView:
     memory, ratio = values.pop("memory", GIB), values.pop("ratio", 0.25)
     uses = tuple(
-        Use(f"{node} nvidia:GPU-{index}", str(index), None, "compute", memory, ratio) for index in devices
+        ProcessUse(f"{node} nvidia:GPU-{index}", str(index), None, "compute", memory, ratio)
+        for index in devices
     )
     return ProcessView(key=f"{node} {pid}", node=node, pid=pid, uses=uses, **values)
 

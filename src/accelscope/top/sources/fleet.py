@@ -21,9 +21,9 @@ from accelscope.top.view.model import (
     NodeSums,
     NodeView,
     Overview,
+    ProcessUse,
     ProcessView,
     Sums,
-    Use,
     View,
     ViewKind,
 )
@@ -269,14 +269,14 @@ def _processes(found: Iterable[Row], node: str, labels: Mapping[str, str]) -> It
         )
 
 
-def _use(row: Row, node: str, labels: Mapping[str, str]) -> Use:
+def _use(row: Row, node: str, labels: Mapping[str, str]) -> ProcessUse:
     device, index, partition = (
         required_text(row, "device"),
         integer(row, "device_index"),
         text(row, "partition"),
     )
     key = f"{node} {device}"
-    return Use(
+    return ProcessUse(
         device=key,
         label=labels.get(device, "?" if index is None else str(index)),
         partition=f"{key} {partition}" if partition is not None else None,

@@ -17,7 +17,7 @@ from accelscope.model import (
     is_idle,
     usage_shares,
 )
-from accelscope.top.view.model import DeviceView, NodeView, PartitionView, ProcessView, Use
+from accelscope.top.view.model import DeviceView, NodeView, PartitionView, ProcessUse, ProcessView
 from accelscope.top.view.text import humanize
 
 _CLOCKS = ("graphics", "sm", "aicore", "npu")  # the first of these that a device has is its clock
@@ -186,11 +186,11 @@ def _processes(processes: Iterable[Process], node: str, labels: Mapping[str, str
         )
 
 
-def _use(process: Process, node: str, labels: Mapping[str, str]) -> Use:
+def _use(process: Process, node: str, labels: Mapping[str, str]) -> ProcessUse:
     device = process.device or ""
     key = f"{node} {device}"
     index = "?" if process.device_index is None else str(process.device_index)
-    return Use(
+    return ProcessUse(
         device=key,
         label=labels.get(device, index),
         partition=f"{key} {process.partition}" if process.partition is not None else None,

@@ -62,7 +62,7 @@ class DeviceView:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ProcessUse:
     """Use of one device or partition by a process."""
 
     device: str  # key of the device
@@ -82,7 +82,7 @@ class ProcessView:
     pid: int
     name: str | None = None
     user: str | None = None
-    uses: tuple[Use, ...] = ()
+    uses: tuple[ProcessUse, ...] = ()
     cpu_ratio: float | None = None  # 1.0 is one CPU
     resident_memory_bytes: int | None = None
     started_at: float | None = None  # Unix time
