@@ -32,7 +32,7 @@ from accelscope.model import (
     identity_of,
 )
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
-from accelscope.vendors.common.values import Growth
+from accelscope.vendors.common.values import CounterTimes
 
 log = logging.getLogger(__name__)
 
@@ -353,7 +353,7 @@ class ErrorDates:
     """When the errors of one device were last seen, for drivers that only count them."""
 
     def __init__(self) -> None:
-        self._growth = Growth()
+        self._growth = CounterTimes()
 
     def fill_in(self, device: Device) -> Device:
         """Adds the dates that the reader did not set. Returns the same object if there are none to add."""

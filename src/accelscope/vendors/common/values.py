@@ -104,7 +104,7 @@ def unrecognized_output(text: str, tool: str) -> ParseError:
 # Time of the last increase of a counter, for drivers that report only the count.
 
 
-class Growth:
+class CounterTimes:
     """Counters of one device. For events before the first reading the time is unknown."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from accelscope.model import (
 )
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.common.files import link_of, read_text
-from accelscope.vendors.common.values import Growth
+from accelscope.vendors.common.values import CounterTimes
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
@@ -158,7 +158,7 @@ class CardMemory:
     def __init__(self) -> None:
         self.warboy_cores = WarboyCores()
         self.rngd_cores = RngdCores()
-        self._growth = Growth()
+        self._growth = CounterTimes()
 
     def errors(self, counts: dict[str, int], now: float) -> tuple[ErrorCount, ...]:
         return tuple(
