@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from accelscope.cli.main import main
 from accelscope.kube.errors import KubeError, Reason
 from accelscope.top.once import document, page
-from accelscope.top.screen.board import Feed
+from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentPoller
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.source import Credentials, JsonResponse, Query, decode_json, endpoint_of
@@ -341,7 +341,7 @@ def test_a_fault_of_our_own_is_published_and_the_feed_goes_on() -> None:
         return View(kind=ViewKind.LOCAL, title="n", at=1.8e9)
 
     source = StillSource(read)
-    feed = Feed(source, Query(), 0.01, lambda view, _: seen.append(view))
+    feed = SourceReader(source, Query(), 0.01, lambda view, _: seen.append(view))
     feed.start()
     try:
         wait_until(lambda: len(seen) >= 4, "it goes on")

@@ -20,7 +20,7 @@ from accelscope.kube.endpoint import EndpointError
 from accelscope.model import Device, HealthState, Reading, Vendor
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.top.once import page
-from accelscope.top.screen.board import Feed
+from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
@@ -192,7 +192,7 @@ def test_agents_are_asked_when_a_reading_is_wanted_now_however_slow_the_pace() -
     with stub_agent(stored("nvidia-mig")) as stub:
         source = agents(stub)
         source.hurry(HOUR)
-        feed = Feed(source, Query(), HOUR, lambda view, _: seen.append(view))
+        feed = SourceReader(source, Query(), HOUR, lambda view, _: seen.append(view))
         feed.start()
         try:
             wait_until(lambda: shown_now(lambda node: node.read), "the first reading")

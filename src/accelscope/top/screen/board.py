@@ -20,7 +20,7 @@ from accelscope.top.view.table import Line, RenderContext, Span, Tone
 from accelscope.top.view.text import Glyphs, clean, width_of
 
 
-class Feed:
+class SourceReader:
     """Reads the source in its own thread, so that the screen never waits."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Board(App[None]):
         self._said: tuple[str, Tone] | None = None
         self._said_at = 0.0
         self._waiting = False  # another view has been requested
-        self._feed = Feed(source, query, interval_seconds, self._publish)
+        self._feed = SourceReader(source, query, interval_seconds, self._publish)
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
