@@ -22,7 +22,7 @@ class MessageError(ValueError):
     """The bytes are not a valid response."""
 
 
-class Truncated(MessageError):
+class TruncatedMessage(MessageError):
     """The response ends too early."""
 
 
@@ -118,7 +118,7 @@ class ResponseParser:
         if self._at is _MessageState.CLOSE:
             self._at = _MessageState.DONE
         elif self._at is not _MessageState.DONE:
-            raise Truncated("the connection was closed before the end of the response")
+            raise TruncatedMessage("the connection was closed before the end of the response")
 
     def _line(self, position: int) -> int:
         """Parse one line if it is complete, and return the position after it."""
