@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 
 from accelscope.model import OwnerKind
 from accelscope.top.screen.app import TopApp
-from accelscope.top.screen.table import Lines, Table
+from accelscope.top.screen.table import Lines, ScreenTable
 from accelscope.top.sources.source import Query
 from accelscope.top.view.frame import Choices
 from accelscope.top.view.history import sums_of
@@ -57,12 +57,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str) ->
         await pilot.pause(0.02)
 
 
-def lower(app: TopApp) -> Table:
-    return app.screen_stack[0].query_one("#lower", Table)
+def lower(app: TopApp) -> ScreenTable:
+    return app.screen_stack[0].query_one("#lower", ScreenTable)
 
 
-def upper(app: TopApp) -> Table:
-    return app.screen_stack[0].query_one("#upper", Table)
+def upper(app: TopApp) -> ScreenTable:
+    return app.screen_stack[0].query_one("#upper", ScreenTable)
 
 
 def shown(app: TopApp) -> View:

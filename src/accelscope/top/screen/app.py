@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from accelscope.top import signals
 from accelscope.top.screen.board import Board
-from accelscope.top.screen.table import Lines, Table
+from accelscope.top.screen.table import Lines, ScreenTable
 from accelscope.top.signals import SIGNALS, SignalTarget
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
@@ -301,7 +301,7 @@ class TopApp(Board):
                 self.choices.sorted_by(pane.name, Sort(pane.sort.column, reverse=not pane.sort.reverse))
             )
 
-    def on_table_title_clicked(self, message: Table.TitleClicked) -> None:
+    def on_table_title_clicked(self, message: ScreenTable.TitleClicked) -> None:
         sort = self.choices.sorts.get(message.pane, DEFAULT_SORTS.get(message.pane))
         again = sort is not None and sort.column == message.column.name
         reverse = again and sort is not None and not sort.reverse
@@ -311,7 +311,7 @@ class TopApp(Board):
         if self.view is not None and self.view.overview is None:
             self._choose(replace(self.choices, tree=self.choices.tree.following))
 
-    def on_table_row_clicked(self, message: Table.RowClicked) -> None:
+    def on_table_row_clicked(self, message: ScreenTable.RowClicked) -> None:
         if isinstance(message.table.entry and message.table.entry.row, DeviceRow):
             self.action_mark()
         else:

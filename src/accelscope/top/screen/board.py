@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
-from accelscope.top.screen.table import HEAD, Lines, Table
+from accelscope.top.screen.table import HEAD, Lines, ScreenTable
 from accelscope.top.sources.source import Query, ViewSource, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
 from accelscope.top.view.history import History
@@ -148,8 +148,8 @@ class Board(App[None]):
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
-        yield Table(id="upper")
-        yield Table(id="lower")
+        yield ScreenTable(id="upper")
+        yield ScreenTable(id="lower")
         with Horizontal(id="typing"):
             yield Lines(id="prompt")
             yield Input(id="filter", compact=True, select_on_focus=False)
@@ -166,15 +166,15 @@ class Board(App[None]):
         self._feed.stop()
 
     @property
-    def _upper(self) -> Table:
-        return self.screen_stack[0].query_one("#upper", Table)
+    def _upper(self) -> ScreenTable:
+        return self.screen_stack[0].query_one("#upper", ScreenTable)
 
     @property
-    def _lower(self) -> Table:
-        return self.screen_stack[0].query_one("#lower", Table)
+    def _lower(self) -> ScreenTable:
+        return self.screen_stack[0].query_one("#lower", ScreenTable)
 
     @property
-    def _table(self) -> Table:
+    def _table(self) -> ScreenTable:
         return self._upper if self._upper.has_focus else self._lower
 
     def _publish(self, view: View, query: Query) -> None:

@@ -61,7 +61,7 @@ HEAD = 2  # lines above the rows: title of the pane, titles of the columns
 _WHEEL = 3  # rows
 
 
-class Table(Widget, can_focus=True):
+class ScreenTable(Widget, can_focus=True):
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
@@ -80,7 +80,7 @@ class Table(Widget, can_focus=True):
     class RowClicked(Message):
         """A click on the row that already has the cursor."""
 
-        def __init__(self, table: "Table") -> None:
+        def __init__(self, table: "ScreenTable") -> None:
             super().__init__()
             self.table = table
 
