@@ -18,11 +18,11 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attribution, Attributor
 from accelscope.model import (
     AgentState,
-    Counted,
     Device,
     HealthState,
     Process,
     ReaderState,
+    ReasonCount,
     SinkState,
     Snapshot,
     counted,
@@ -56,7 +56,7 @@ class Collector:
         publish: Callable[[Snapshot], None],
         between: Callable[[], None] = lambda: None,
         sinks: Callable[[], tuple[SinkState, ...]] = lambda: (),
-        token_reviews: Callable[[], tuple[Counted, ...]] = lambda: (),
+        token_reviews: Callable[[], tuple[ReasonCount, ...]] = lambda: (),
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

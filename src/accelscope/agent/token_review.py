@@ -33,7 +33,7 @@ from accelscope.kube.token_review import (
     log_fields,
     review,
 )
-from accelscope.model import Counted
+from accelscope.model import ReasonCount
 from accelscope.rate_limit import Rate, RateLimiter
 from accelscope.serve import Continuation, Deferred, Request, Response, request_tokens, unauthorized
 
@@ -202,10 +202,10 @@ class TokenReviewGuard:
         ]
 
     @property
-    def reviews(self) -> tuple[Counted, ...]:
+    def reviews(self) -> tuple[ReasonCount, ...]:
         """The number of reviews by outcome. Requests with a cached verdict need no review."""
         with self._changed:
-            return tuple(Counted(result, count) for result, count in self._counts.items())
+            return tuple(ReasonCount(result, count) for result, count in self._counts.items())
 
     def start(self) -> None:
         for thread in self._threads:

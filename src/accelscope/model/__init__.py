@@ -29,7 +29,7 @@ from accelscope.model.device import (
     is_masked,
     pci_address,
 )
-from accelscope.model.health import Absence, AbsenceReason, Counted, Health, HealthState, counted
+from accelscope.model.health import Absence, AbsenceReason, Health, HealthState, ReasonCount, counted
 from accelscope.model.snapshot import AgentState, ReaderState, Reading, Rejection, SinkState, Snapshot
 from accelscope.model.workload import (
     IDLE_SECONDS,
@@ -65,7 +65,7 @@ __all__ = [
     "AttributionSourceState",
     "Clock",
     "Core",
-    "Counted",
+    "ReasonCount",
     "Device",
     "DeviceBalance",
     "EccCount",

@@ -58,7 +58,7 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ReasonCount:
     """Number of events of one kind since the agent started."""
 
     reason: str
@@ -67,6 +67,6 @@ class Counted:
     """Number of events."""
 
 
-def counted(counts: Mapping[str, int]) -> tuple[Counted, ...]:
+def counted(counts: Mapping[str, int]) -> tuple[ReasonCount, ...]:
     """Sorted by reason."""
-    return tuple(Counted(reason, count) for reason, count in sorted(counts.items()))
+    return tuple(ReasonCount(reason, count) for reason, count in sorted(counts.items()))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from accelscope.model.device import Device
-from accelscope.model.health import Counted
+from accelscope.model.health import ReasonCount
 
 
 class OwnerKind(StrEnum):
@@ -221,7 +221,7 @@ class AttributionSourceState:
     """Text of the last error; it stays after the source has recovered. Absent: no error yet."""
     last_success: float | None = None
     """Time of the last successful request. Absent: before the first success."""
-    errors: tuple[Counted, ...] = ()
+    errors: tuple[ReasonCount, ...] = ()
     """Failed requests, by reason."""
 
 
