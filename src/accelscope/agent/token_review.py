@@ -35,7 +35,7 @@ from accelscope.kube.token_review import (
 )
 from accelscope.model import ReasonCount
 from accelscope.rate_limit import Rate, RateLimiter
-from accelscope.serve import Continuation, Deferred, Request, Response, request_tokens, unauthorized
+from accelscope.serve import Continuation, DeferredResponse, Request, Response, request_tokens, unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class _Review:
     token: str
     path: str
     asked_at: float
-    waiting: list[tuple[Deferred, Continuation]] = field(default_factory=list)
+    waiting: list[tuple[DeferredResponse, Continuation]] = field(default_factory=list)
 
 
 class FairQueue(Generic[T]):
@@ -220,7 +220,7 @@ class TokenReviewGuard:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-    def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
+    def admit(self, request: Request, proceed: Continuation) -> Response | DeferredResponse:
         tokens = request_tokens(request)
         if not tokens:
             return unauthorized()
@@ -233,7 +233,9 @@ class TokenReviewGuard:
             decided = self._decide(token, request, proceed)
         return proceed() if decided is None else decided
 
-    def _decide(self, token: str, request: Request, proceed: Continuation) -> Response | Deferred | None:
+    def _decide(
+        self, token: str, request: Request, proceed: Continuation
+    ) -> Response | DeferredResponse | None:
         """None if the request is admitted."""
         key = self._verdicts.key(token, request.path)
         decision = self._verdicts.decide(key)
@@ -248,7 +250,7 @@ class TokenReviewGuard:
             self._changed.notify_all()
         if review is None or not decision.wait:
             return self._refusal(decision.known)
-        deferred = Deferred()
+        deferred = DeferredResponse()
         review.waiting.append((deferred, proceed))
         return deferred
 
@@ -360,7 +362,7 @@ def _retry_later(status: int, text: str, seconds: float) -> Response:
     return Response.text(status, text, ("Retry-After", str(max(1, round(seconds)))))
 
 
-def _answer(waiting: Iterable[tuple[Deferred, Continuation]], refusal: Response | None) -> None:
+def _answer(waiting: Iterable[tuple[DeferredResponse, Continuation]], refusal: Response | None) -> None:
     """Complete waiting requests. They are admitted if `refusal` is None."""
     for deferred, proceed in waiting:
         deferred.complete(proceed if refusal is None else refusal)

@@ -21,7 +21,7 @@ class OutputError(Exception):
 
 
 class _Output:
-    """Standard output, which fails with Unwritable."""
+    """Standard output, which fails with OutputError."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -101,7 +101,7 @@ class Plugin:
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
 
     def start(self) -> None:
-        """Raises EndpointError for an unusable folder, ServeError for an unusable port."""
+        """Raises PluginSocketError for an unusable folder, ServeError for an unusable port."""
         check_folder(Path(self._settings.plugin_dir))
         self.server.start()
         for thread in self._threads:
@@ -353,7 +353,7 @@ class Plugin:
 def run(
     loaded: LoadedSettings[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
 ) -> int:
-    """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
+    """Serve until SIGTERM or SIGINT. Raises PluginSocketError and ServeError."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
     loaded.log_deprecated(log)

@@ -186,7 +186,7 @@ class PluginSocketError(Exception):
 
 
 def check_folder(folder: Path) -> None:
-    """Raises EndpointError for a folder in which no socket can be made."""
+    """Raises PluginSocketError for a folder in which no socket can be made."""
     if not folder.is_dir():
         raise PluginSocketError(
             "no_folder", f"{folder} is not a folder: does this node run a kubelet, and is its folder mounted?"
@@ -229,7 +229,7 @@ class PluginSocket:
         self._mark: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Raises EndpointError."""
+        """Raises PluginSocketError."""
         check_folder(self.path.parent)
         _clear(self.path)
         server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="kubelet"), [self._handlers])

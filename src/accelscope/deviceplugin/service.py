@@ -244,7 +244,7 @@ class PluginService:
         return _response(edits)
 
     def _try_edits(self, allocated: list[AllocatedDevice]) -> ContainerEdits | DeviceUnavailable:
-        """Returns NotAvailable: DriverCalls would turn it into an unexpected error."""
+        """Returns DeviceUnavailable: DriverCalls would turn it into an unexpected error."""
         try:
             return self._make_edits(allocated)
         except DeviceUnavailable as error:

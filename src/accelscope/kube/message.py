@@ -114,7 +114,7 @@ class ResponseParser:
         return body[0] if len(body) == 1 else b"".join(body)
 
     def close(self) -> None:
-        """The connection was closed. Raises Truncated if the response is incomplete."""
+        """The connection was closed. Raises TruncatedMessage if the response is incomplete."""
         if self._at is _MessageState.CLOSE:
             self._at = _MessageState.DONE
         elif self._at is not _MessageState.DONE:

@@ -215,7 +215,7 @@ _FIELDS_LIMIT = 100
 
 
 def parse_head(head: bytes, *, peer: str = "", certified: bool = False) -> Head:
-    """Parse the head, without the empty line. Raises Refusal."""
+    """Parse the head, without the empty line. Raises RequestError."""
     first, *lines = head.decode("latin-1").split("\n")
     line = _REQUEST_LINE.fullmatch(first.removesuffix("\r"))
     if line is None:

@@ -129,8 +129,8 @@ class Guard(Protocol):
     """Decides about requests to guarded routes that the token file does not allow."""
 
     def admit(self, request: Request, proceed: Continuation) -> Response | DeferredResponse:
-        """Return `proceed()`, a refusal, or a Deferred that is completed with either. Runs in the server's
-        only thread and must not block."""
+        """Return `proceed()`, a refusal, or a DeferredResponse that is completed with either. Runs in the
+        server's only thread and must not block."""
 
 
 class Router:

@@ -15,11 +15,11 @@ from accelscope.simulate.section import DescriptionError
 from accelscope.simulate.spec import NodeSpec
 
 __all__ = [
-    "FolderInUse",
     "CompileError",
     "DescriptionError",
     "Fault",
     "FaultKind",
+    "FolderInUse",
     "NodeSpec",
     "SimulatedNode",
     "load_node",

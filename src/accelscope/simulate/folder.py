@@ -3,7 +3,7 @@
 Plain files imitate those of the kernel, with two differences. A plain file is replaced by each change, so a
 reader must open it again for every reading. And reading it does not fail with EIO or EPERM, least of all for
 root. Where a read must fail, there is a dangling Link (no such file) or a Folder (is a directory); where it
-must hang, a Blocking file.
+must hang, a BlockingFile.
 """
 
 import fcntl
@@ -96,7 +96,7 @@ def _put(path: Path, content: Content) -> None:
 
 @contextmanager
 def _released(path: Path, content: Content | None) -> Iterator[None]:
-    """Unblocks readers of `path` if it is a Blocking file. It is kept open for the duration of the context,
+    """Unblocks readers of `path` if it is a BlockingFile. It is kept open for the duration of the context,
     because a reader that opens it before it is replaced would otherwise block forever."""
     try:
         blocking = stat.S_ISFIFO(path.lstat().st_mode)
@@ -224,7 +224,7 @@ class LockedFolder:
             raise DescriptionError(f"{self._path}: not empty and not {self._what}; choose a new folder")
 
     def check_not_running(self) -> None:
-        """Raises AlreadyRunning."""
+        """Raises FolderInUse."""
         if self.is_running():
             raise self._already_running()
 
@@ -240,7 +240,7 @@ class LockedFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Raises AlreadyRunning."""
+        """Raises FolderInUse."""
         self._path.mkdir(parents=True, exist_ok=True)
         with self._lock(_LOCK_SECONDS):
             yield

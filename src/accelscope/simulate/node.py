@@ -154,7 +154,7 @@ class SimulatedNode:
     def build(self, at: float = 0.0) -> None:
         """Compiles the native parts and writes the folder at simulated time `at`, with the faults of the
         description only. Raises CompileError, DescriptionError for a folder with other files, and
-        AlreadyRunning."""
+        FolderInUse."""
         self._locked_folder.check_not_running()
         self._locked_folder.check_content()
         for installation in self._installations.values():
@@ -277,7 +277,7 @@ class SimulatedNode:
         return fault
 
     def run(self, stop: Event, period: float = 1.0) -> None:
-        """Updates the folder with the wall clock until `stop` is set. Raises AlreadyRunning."""
+        """Updates the folder with the wall clock until `stop` is set. Raises FolderInUse."""
         with self._locked_folder.locked():
             started = time.monotonic() - self._at
             self._epoch = time.time() - self._at

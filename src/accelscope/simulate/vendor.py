@@ -4,8 +4,8 @@ The driver is a subpackage `simulated` of the vendor's folder. The vendor's decl
 SimulatedVendor:
 
 - `read_section` turns the vendor's section of a node's description into the vendor's own spec;
-- `open_driver` makes the driver of one node from that spec and a Site: the seed, the vendor's PCI domain and
-  the processes on its devices, each with a load curve;
+- `open_driver` makes the driver of one node from that spec and a SimulatedHost: the seed, the vendor's PCI
+  domain and the processes on its devices, each with a load curve;
 - the node compiles and installs the driver's native parts, removes them under a fault, and at each step
   writes those of the driver's files that changed;
 - the simulated cluster uses the driver's `plugin_device` as what the vendor's device plugin gives to a pod.

@@ -40,7 +40,7 @@ class SignalTarget:
     descriptor: int
 
     def send(self, number: signal.Signals) -> None:
-        """Raises Refusal."""
+        """Raises SignalError."""
         try:
             signal.pidfd_send_signal(self.descriptor, number)
         except ProcessLookupError:
@@ -53,7 +53,7 @@ class SignalTarget:
 
 
 def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> SignalTarget:
-    """Raises Refusal if the process has ended, belongs to another user, or may be a different one."""
+    """Raises SignalError if the process has ended, belongs to another user, or may be a different one."""
     if Path(proc_root).resolve() != PROC:
         raise SignalError(f"the processes are read from {proc_root}, not from /proc of this machine")
     try:

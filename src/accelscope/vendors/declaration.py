@@ -103,7 +103,7 @@ class VendorDeclaration:
     order: int  # position on pages and in lists; the name decides between equals
 
     reader: str  # Callable[[ReaderOptions], Reader]
-    sources: str  # tuple[Source, ...]: what `accelscope parse` reads
+    sources: str  # tuple[OutputFormat, ...]: what `accelscope parse` reads
     examination: str  # VendorExamination: what `accelscope doctor` checks
     capture_plan: str = ""  # Plan: what `accelscope capture` saves
 
@@ -112,7 +112,7 @@ class VendorDeclaration:
     # Settings and dialects
     settings: tuple[VendorSetting, ...] = ()  # where its driver's files and tools are
     dialects: tuple[DialectDeclaration, ...] = ()  # names of its own exporters
-    exporter_labels: str = ""  # Callable[[Mapping[str, str]], Labels]: of its exporter, for other dialects
+    exporter_labels: str = ""  # Callable[[Mapping[str, str]], LabelOrder]: of its exporter, used by others
     account_names: tuple[str, ...] = ()  # users that its driver creates, in lower case: the mask keeps them
 
     # Simulator
@@ -141,7 +141,7 @@ class VendorDeclaration:
 
     # Node object
     annotation: NodeAnnotation | None = None
-    # Labels in the vendor's own format: domain, and Callable[[Facts, Machine], Iterable[Fact]].
+    # Labels in the vendor's own format: domain, and Callable[[NodeFacts, Machine], Iterable[Fact]].
     label_domains: tuple[tuple[str, str], ...] = ()
 
     # Fleet

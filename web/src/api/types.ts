@@ -15,7 +15,7 @@ export interface AgentState {
   /** Collections since the agent started. */
   collections: number;
   /** Detected changes of the configuration file, by result. */
-  config_reloads: Counted[];
+  config_reloads: ReasonCount[];
   /** CPU time used by the agent and by the tools that it ran. Null: never. */
   cpu_seconds: number | null;
   /** Resident memory of the agent. */
@@ -29,7 +29,7 @@ export interface AgentState {
   /** Number of threads of the agent. Null: never. */
   threads: number | null;
   /** Bearer tokens reviewed by the API server, by result. */
-  token_reviews: Counted[];
+  token_reviews: ReasonCount[];
   /** Version of AccelScope. */
   version: string;
 }
@@ -69,7 +69,7 @@ export interface AttributionSourceState {
   /** Text of the last error; it stays after the source has recovered. Null: no error yet. */
   error: string | null;
   /** Failed requests, by reason. */
-  errors: Counted[];
+  errors: ReasonCount[];
   /** Time of the last successful request. Null: before the first success. */
   last_success: number | null;
   /** Why it is not up, as a keyword. Null: while it is up. */
@@ -153,13 +153,6 @@ export interface Core {
   task_cycles_total: number | null;
   /** Fraction of the last sample period during which the core was running. */
   utilization_ratio: number | null;
-}
-
-export interface Counted {
-  /** Number of events. */
-  count: number;
-  /** Kind of the event, as a keyword. */
-  reason: string;
 }
 
 export interface Device {
@@ -1221,7 +1214,7 @@ export interface ReaderState {
   /** Duration of the last complete read. Null: before the first read. */
   duration_seconds: number | null;
   /** Failed reads, by reason. */
-  errors: Counted[];
+  errors: ReasonCount[];
   /** The driver or its tool was found on this node. */
   found: boolean;
   /** Time of the last successful read. Null: before the first success. */
@@ -1229,13 +1222,20 @@ export interface ReaderState {
   /** Human-readable reason why it is not up. Null: while it is up. */
   reason: string | null;
   /** Lines or values of the driver's output that could not be parsed, by reason. */
-  rejected: Counted[];
+  rejected: ReasonCount[];
   /** Source of the readings: `nvml`, `nvidia-smi`, `sysfs` … */
   source: string | null;
   /** The last read succeeded. */
   up: boolean;
   /** Vendor of the driver. */
   vendor: Vendor;
+}
+
+export interface ReasonCount {
+  /** Number of events. */
+  count: number;
+  /** Kind of the event, as a keyword. */
+  reason: string;
 }
 
 export interface Refreshed {
@@ -1271,7 +1271,7 @@ export interface SinkState {
   /** Text of the last error; it stays after the sink has recovered. Null: no error yet. */
   error: string | null;
   /** Writes that failed or left something out, by reason. */
-  errors: Counted[];
+  errors: ReasonCount[];
   /** Time of the last successful write. Null: before the first success. */
   last_success: number | null;
   /** Why it is not up, as a keyword; `too_large` also if something was left out. Null: no problem. */

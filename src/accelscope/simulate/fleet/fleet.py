@@ -89,7 +89,7 @@ class SimulatedFleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves until the context is left. Raises DescriptionError for a folder with other files,
-        AlreadyRunning, and OSError for a port that is not available."""
+        FolderInUse, and OSError for a port that is not available."""
         self._check_folder()  # again: recordings may have taken minutes
         # Nodes with a fault are read in threads, and a hung device blocks its thread. The few threads of the
         # default executor would not suffice for the other nodes.

@@ -41,7 +41,7 @@ def find_log(text: str) -> str | None:
 
 
 def parse_tree(log: str) -> Element:
-    """The log element. Raises BrokenXml."""
+    """The log element. Raises XmlError."""
     cleaned = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
     target = _BoundedTree()
     parser = ElementTree.XMLParser(target=target)  # noqa: S314 - no document type reaches it: no entities
