@@ -108,7 +108,7 @@ def sources() -> Mapping[str, OutputFormat]:
     listed: list[OutputFormat] = []
     for vendor in declarations().values():
         listed += vendor.load(vendor.sources)
-    listed += import_module("accelscope.attribution.sources").SOURCES
+    listed += import_module("accelscope.attribution.checkpoint").SOURCES
     return {source.name: source for source in listed}
 
 
