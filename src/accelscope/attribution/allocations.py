@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, resolve
-from accelscope.attribution.owners import PodTable
 from accelscope.attribution.pod_resources import ClaimDevice, ContainerResources, PodResources
+from accelscope.attribution.processes import PodTable
 from accelscope.kube.objects import KubePod
 from accelscope.model import Allocation, AllocationSource
 

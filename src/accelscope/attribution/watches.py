@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, vendor_of
 from accelscope.attribution.options import AttributionOptions, PodSource
-from accelscope.attribution.owners import PodTable
 from accelscope.attribution.pod_resources import ClaimDevice
+from accelscope.attribution.processes import PodTable
 from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint
 from accelscope.kube.errors import DecodeError
