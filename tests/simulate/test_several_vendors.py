@@ -19,8 +19,7 @@ from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNod
 from accelscope.simulate.faults import TOOL_FAULTS, PossibleFaults, lasted
 from accelscope.simulate.folder import BlockingFile, Content, Link
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import read_devices, read_tool_cost
-from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
+from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec, read_devices, read_tool_cost
 from accelscope.simulate.vendor import (
     InstalledPart,
     SimulatedHost,

@@ -34,7 +34,7 @@ from accelscope.simulate.fleet.faults import (
     write_faults,
 )
 from accelscope.simulate.fleet.recording import RecordingError
-from accelscope.simulate.section import Options
+from accelscope.simulate.spec import Options
 from accelscope.simulate.vendor import simulated_names
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from accelscope.simulate.description import load_node, read_node, ready_made
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import FolderInUse
 from accelscope.simulate.node import SimulatedNode
-from accelscope.simulate.section import DescriptionError
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import DescriptionError, NodeSpec
 
 __all__ = [
     "CompileError",

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.spec import DescriptionError
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, LockedFolder, Tree, copy_program, write_text
 from accelscope.simulate.pods import homes, pods_of
-from accelscope.simulate.section import Description, DescriptionError, Options
-from accelscope.simulate.spec import NodeSpec, Pauses
+from accelscope.simulate.spec import Description, DescriptionError, NodeSpec, Options, Pauses
 from accelscope.simulate.vendor import (
     InstalledPart,
     SimulatedHost,

@@ -12,8 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
-from accelscope.simulate.section import DescriptionError
-from accelscope.simulate.spec import CgroupKind, CgroupSpec, HamiShare, NodeSpec, PodOwner, PodQos
+from accelscope.simulate.spec import (
+    CgroupKind,
+    CgroupSpec,
+    DescriptionError,
+    HamiShare,
+    NodeSpec,
+    PodOwner,
+    PodQos,
+)
 
 _NAMESPACES = ("inference", "research", "team-nlp", "team-vision", "platform")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated suffixes in Kubernetes: no vowels, so no words

@@ -35,7 +35,7 @@ from accelscope.simulate.fleet.faults import FleetFault, FleetFaultLog, read_fau
 from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
 from accelscope.simulate.folder import LockedFolder, write_text
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.spec import DescriptionError
 
 HOST = "127.0.0.1"
 _STEP_SECONDS = 1.0  # between two updates of the faults and the API servers

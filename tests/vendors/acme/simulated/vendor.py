@@ -10,8 +10,7 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import read_devices
-from accelscope.simulate.spec import MemoryPool, VendorSpec
+from accelscope.simulate.spec import MemoryPool, VendorSpec, read_devices
 from accelscope.simulate.vendor import (
     InstalledPart,
     SimulatedHost,
