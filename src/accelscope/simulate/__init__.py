@@ -6,12 +6,12 @@ node.write(at=60.0)
 node.set_faults([Fault(kind=FaultKind.HANG, device=3)])
 """
 
-from accelscope.simulate.compiler import CompileError
 from accelscope.simulate.description import load_node, read_node, ready_made
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import FolderInUse
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.spec import DescriptionError, NodeSpec
+from accelscope.simulate.vendor import CompileError
 
 __all__ = [
     "CompileError",

@@ -20,7 +20,6 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 from accelscope.config.document import read_each
-from accelscope.simulate.compiler import built, cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, LockedFolder, Tree, copy_program, write_text
@@ -31,6 +30,8 @@ from accelscope.simulate.vendor import (
     SimulatedHost,
     SimulationTime,
     VendorDriver,
+    built,
+    cache_folder,
     simulated_names,
     simulated_vendor,
 )

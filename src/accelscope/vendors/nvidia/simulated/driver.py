@@ -5,7 +5,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
@@ -13,6 +12,7 @@ from accelscope.simulate.vendor import (
     CommandOutput,
     DriverPod,
     InstalledPart,
+    NativePart,
     SimulatedHost,
     SimulatedVendor,
     SimulationTime,
