@@ -16,7 +16,7 @@ from accelscope.model.wire import read_snapshot
 from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, AGENT_PORT, FleetCluster, Watchers
 from accelscope.simulate.fleet.faults import FleetFaultKind
 from accelscope.simulate.fleet.node import FleetNode, compressed
-from accelscope.simulate.kubernetes.api import JSON, ApiAnswer, Watch, failure
+from accelscope.simulate.kubernetes.api_server import JSON, ApiAnswer, Watch, failure
 from accelscope.simulate.vendor import CommandOutput
 
 GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400

@@ -13,7 +13,7 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.fleet.description import ClusterSpec
 from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
 from accelscope.simulate.fleet.node import FleetNode
-from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory
+from accelscope.simulate.kubernetes.api_server import NODES, PODS, Api, ObjectHistory
 from accelscope.simulate.kubernetes.objects import node_document, node_labels
 from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import DriverPod, simulated_vendor

@@ -20,8 +20,15 @@ from typing import Self
 from accelscope.serve import Tls
 from accelscope.simulate import spec as identity
 from accelscope.simulate.kubernetes import kubelet, objects
-from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory
-from accelscope.simulate.kubernetes.api_server import ApiServer, Listener, bound_to_loopback
+from accelscope.simulate.kubernetes.api_server import (
+    NODES,
+    PODS,
+    Api,
+    ApiServer,
+    Listener,
+    ObjectHistory,
+    bound_to_loopback,
+)
 from accelscope.simulate.kubernetes.kubelet import GrpcServer
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.pods import SimulatedContainer, SimulatedPod, derived_pod_name
