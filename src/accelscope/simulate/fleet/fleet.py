@@ -27,8 +27,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from accelscope.simulate.fleet.api_server import ClusterServer
-from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, FleetCluster, driver_pods
+from accelscope.simulate.fleet.api_server import AGENT_NAMESPACE, ClusterServer, FleetCluster, driver_pods
 from accelscope.simulate.fleet.description import DESCRIPTION, ClusterSpec, FleetSpec, NodeGroup, fleet_text
 from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import FleetFault, FleetFaultLog, read_faults, write_faults
