@@ -42,7 +42,7 @@ VENDOR = VendorDeclaration(
     title="NVIDIA",
     order=10,  # the lowest: the simulated NVML uses addresses of the first PCI domain
     reader="reader:open_reader",
-    sources="sources:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(part="plugin:open_part", resource="nvidia.com/gpu"),
