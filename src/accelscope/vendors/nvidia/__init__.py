@@ -75,7 +75,7 @@ VENDOR = VendorDeclaration(
     ),
     lists_all_processes=True,
     resource_domain="nvidia.com",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
     visible_devices=("NVIDIA_VISIBLE_DEVICES",),
     visible_devices_folder="/var/run/nvidia-container-devices",
     indexes_job_files=True,  # the folder is that of dcgm-exporter
