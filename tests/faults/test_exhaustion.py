@@ -34,8 +34,7 @@ from accelscope.sinks.labels import write_file
 from accelscope.sinks.sink import SinkError
 from accelscope.vendors.common.contract import Paths, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.tool import PeriodicRunner
-from accelscope.vendors.nvidia import nvml
-from accelscope.vendors.nvidia.nvml import NvmlSource
+from accelscope.vendors.nvidia.reader import NvmlSource
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
