@@ -12,9 +12,8 @@ from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import HealthState, Vendor
 from accelscope.parsing import ParseResult
 from accelscope.vendors.ascend import parse_info
-from accelscope.vendors.ascend.details import ChipRegistry
+from accelscope.vendors.ascend.details import ChipRegistry, NpuSmi, SmiResult, environment
 from accelscope.vendors.ascend.driver_source import ErrorLog
-from accelscope.vendors.ascend.smi import NpuSmi, SmiResult, environment
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 
 if TYPE_CHECKING:

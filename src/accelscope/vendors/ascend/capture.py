@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from accelscope.capture.plan import Command, Outputs, Plan, Tree
 from accelscope.model import Vendor
 from accelscope.parsing import OutputFormat
-from accelscope.vendors.ascend import NPU_SMI, parse_info, smi
+from accelscope.vendors.ascend import NPU_SMI, details, parse_info
 from accelscope.vendors.ascend.parse_values import (
     parse_board,
     parse_common,
@@ -97,7 +97,7 @@ PLAN = Plan(
         *(f"npu-smi info -t {kind} -i (each NPU) -c (each chip)" for kind in _CHIP_SUBJECTS),
     ),
     trees=(Tree("ascend-devices", "dev", ("davinci*", "devmm_svm", "hisi_hdc"), ()),),
-    environment=smi.environment,
+    environment=details.environment,
     command_lines=(
         re.compile(r"(Process name[ \t]*:[ \t]*)(.*?)([ \t]*(?:Process memory.*)?)$", re.MULTILINE),
     ),
