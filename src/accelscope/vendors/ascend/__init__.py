@@ -53,7 +53,7 @@ VENDOR = VendorDeclaration(
         "includes ascend. Needs permission to patch nodes.",
         member="chips",
         entries="npu_metrics:entries",
-        device="npu_metrics_device:device_of",
+        device="draft:device_of",
     ),
     node_labels=(
         r"accelerator/huawei-npu",
