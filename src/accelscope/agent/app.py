@@ -207,7 +207,7 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
         or settings.feature_labels != "off"
     ):
         return ()
-    from accelscope.agent.node_sinks import make_sinks  # noqa: PLC0415 - saves memory where sinks are off
+    from accelscope.agent.assembly import make_sinks  # noqa: PLC0415 - saves memory where sinks are off
 
     return make_sinks(settings, node, api_server)
 

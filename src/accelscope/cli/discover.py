@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
     """The exit code, and whether a call into a driver hangs."""
+    from accelscope.agent.assembly import features  # noqa: PLC0415
     from accelscope.agent.collector import read_once  # noqa: PLC0415 - --help and bad settings need none of it
-    from accelscope.agent.node_sinks import features  # noqa: PLC0415
 
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # problems are printed below
     node = settings.node_name or socket.gethostname()
@@ -90,8 +90,10 @@ class _Writer:
     """Created before the node is read, so that invalid settings are reported first. Raises ConfigError."""
 
     def __init__(self, loaded: LoadedSettings[AgentSettings]) -> None:
-        from accelscope.agent.assembly import attribution_options  # noqa: PLC0415
-        from accelscope.agent.node_sinks import writer_of  # noqa: PLC0415
+        from accelscope.agent.assembly import (
+            attribution_options,  # noqa: PLC0415
+            writer_of,  # noqa: PLC0415
+        )
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from accelscope import __version__
-from accelscope.agent.assembly import attribution_options
-from accelscope.agent.node_sinks import chosen_annotations, features, writer_of
+from accelscope.agent.assembly import attribution_options, chosen_annotations, features, writer_of
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from accelscope import __version__
-from accelscope.agent.assembly import attribution_options
+from accelscope.agent.assembly import attribution_options, chosen_annotations
 from accelscope.agent.collector import CollectionInterval, Collector
-from accelscope.agent.node_sinks import chosen_annotations
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
