@@ -15,7 +15,7 @@ from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 from accelscope.agent.assembly import chosen_annotations, writer_of
 from accelscope.agent.settings import AgentSettings
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.sinks.features import feature_labels
+from accelscope.sinks.documents import feature_labels
 from accelscope.sinks.labels import (
     FILE,
     FeatureFileSink,

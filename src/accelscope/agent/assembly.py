@@ -16,8 +16,7 @@ from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint, EndpointError, in_cluster, is_loopback
 from accelscope.model import Snapshot, Vendor
 from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import devices_annotation
-from accelscope.sinks.features import Sizes, feature_labels, read_machine
+from accelscope.sinks.documents import Sizes, devices_annotation, feature_labels, read_machine
 from accelscope.sinks.labels import FeatureFileSink, Features, LabelsSink
 from accelscope.sinks.sink import Sink, WriteIntervals
 from accelscope.vendors import declarations

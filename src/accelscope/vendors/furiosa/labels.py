@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from accelscope.sinks.features import Fact, Machine, NodeFacts, version_parts
+from accelscope.sinks.documents import Fact, Machine, NodeFacts, version_parts
 
 _PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
 _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
