@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice
 from accelscope.attribution.pod_resources import ClaimDevice
 from accelscope.attribution.watches import PublishedDevice, SliceTable, decode_slice, device_for
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.model import Device, Partition, Vendor
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"

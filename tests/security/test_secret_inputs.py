@@ -26,8 +26,7 @@ from accelscope.fleet.clusters import kubeconfig as kubeconfigs
 from accelscope.fleet.clusters import load_clusters
 from accelscope.fleet.clusters.entry import CredentialPlugin, KubeconfigAccess
 from accelscope.fleet.clusters.kubeconfig import resolve
-from accelscope.kube.endpoint import EndpointError
-from accelscope.kube.errors import KubeError
+from accelscope.kube.endpoint import EndpointError, KubeError
 from accelscope.top.sources.source import Credentials, endpoint_of
 
 MARK = "hunter2MARKED"

@@ -15,7 +15,7 @@ from tests.top.views import StillSource
 from tests.waiting import wait_until
 
 from accelscope.cli.main import main
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.top.once import document, page
 from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentPoller

@@ -20,8 +20,7 @@ from typing import Generic, TypeVar
 
 from accelscope.config.log import fields
 from accelscope.kube.client import JSON, Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason
 from accelscope.kube.token_review import (
     ANSWER_LIMIT,
     CANNOT_REVIEW,

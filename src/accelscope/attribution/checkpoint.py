@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from accelscope.attribution import cgroup, shares
 from accelscope.attribution.pod_resources import fields, string
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.parsing import DeviceGrant, OutputFormat, ParseError, ParseResult, Rejections, without_halves
 from accelscope.vendors import declarations
 

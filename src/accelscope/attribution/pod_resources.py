@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accelscope.attribution.options import SourceStatus
 from accelscope.deadline import Calls, NoThreadAvailable
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import AttributionSourceState
 

@@ -12,8 +12,7 @@ from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.attribution.pod_resources import ClaimDevice
 from accelscope.attribution.processes import PodTable
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError, Endpoint
 from accelscope.kube.informer import (
     BlockingInformer,
     poll_kubelet_pods,

@@ -109,7 +109,7 @@ class _Writer:
 
     def write(self, labels: Mapping[str, str]) -> int:
         """The exit code."""
-        from accelscope.kube.errors import KubeError  # noqa: PLC0415
+        from accelscope.kube.endpoint import KubeError  # noqa: PLC0415
         from accelscope.sinks.labels import apply_labels, write_file  # noqa: PLC0415
         from accelscope.sinks.sink import SinkError  # noqa: PLC0415
 

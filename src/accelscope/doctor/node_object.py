@@ -15,7 +15,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError
 from accelscope.doctor.check import Area, Check, Finding, Subject, error, ok, pluralize, warning
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.model import AgentState, Snapshot, Vendor
 from accelscope.sinks import annotation, labels
 from accelscope.sinks.annotation import document_builder

@@ -12,8 +12,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from accelscope.kube.endpoint import Endpoint, TokenFile, host_argument
-from accelscope.kube.errors import KubeError, Reason, error_for_response
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, TokenFile, error_for_response, host_argument
 from accelscope.kube.message import Head, MessageError, ResponseParser, TruncatedMessage, write_request
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from accelscope.kube.errors import DecodeError, KubeError, Reason, one_line, reason_for_status
+from accelscope.kube.endpoint import DecodeError, KubeError, Reason, one_line, reason_for_status
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import REFUSED, Backoff, random_ratio
 from accelscope.model import ReaderState, ReasonCount, SinkState, Snapshot, Vendor, counted
 

@@ -25,8 +25,7 @@ from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, te
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.clusters import ClusterEntry
 from accelscope.fleet.clusters.entry import CLUSTER_ID, Access
-from accelscope.kube.endpoint import is_loopback
-from accelscope.kube.errors import KubeError
+from accelscope.kube.endpoint import KubeError, is_loopback
 from accelscope.kube.token_review import (
     ANSWER_LIMIT,
     CANNOT_REVIEW,

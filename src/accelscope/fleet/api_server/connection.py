@@ -29,8 +29,7 @@ from accelscope.fleet.clusters.entry import (
     checked_proxy,
 )
 from accelscope.fleet.clusters.kubeconfig import resolve
-from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, PemSource, Reason, TokenFile, is_loopback, one_line
 from accelscope.kube.tls import client_context
 
 # --- Credential plugins -----------------------------------------------------------

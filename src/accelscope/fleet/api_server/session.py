@@ -15,7 +15,7 @@ import aiohttp
 from accelscope.fleet.api_server.connection import ConnectionParameters, ConnectionResolver, Credentials
 from accelscope.fleet.api_server.http import Reply, Transport
 from accelscope.fleet.clusters.entry import Access
-from accelscope.kube.errors import KubeError, Reason, reason_for_status
+from accelscope.kube.endpoint import KubeError, Reason, reason_for_status
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request, random_ratio
 
 # --- Informer ---------------------------------------------------------------------

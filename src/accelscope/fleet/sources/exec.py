@@ -16,7 +16,7 @@ from accelscope.fleet.sources.round import (
     wait_for_discovery,
 )
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
-from accelscope.kube.errors import KubeError, one_line
+from accelscope.kube.endpoint import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
 from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading

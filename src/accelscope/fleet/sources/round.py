@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from accelscope.fleet.api_server import Informer
 from accelscope.fleet.rows import NodeFailure, NodeUpdate, SourceOutcome, UpdateHandler
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, Reason, one_line
 
 T = TypeVar("T")
 

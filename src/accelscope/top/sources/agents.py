@@ -5,8 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, drop_unknown_vendors, read_snapshot
 from accelscope.top.sources.from_snapshot import node_view
 from accelscope.top.sources.source import JsonClient, Query, is_fleet

@@ -9,8 +9,7 @@ from math import isclose
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model import HealthState, OwnerKind, is_idle
 from accelscope.top.sources.from_snapshot import device_label, unread
 from accelscope.top.sources.source import JsonClient, Query, is_agent, is_fleet

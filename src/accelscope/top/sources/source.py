@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint, EndpointError
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, EndpointError, KubeError, Reason
 from accelscope.top.view.model import Overview, Sums, View, ViewKind
 
 
