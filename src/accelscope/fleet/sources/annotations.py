@@ -22,7 +22,7 @@ from accelscope.fleet.sources.round import LoopThrottle, RefreshRound, wait_for_
 from accelscope.fleet.sources.snapshots import reported
 from accelscope.kube.endpoint import one_line
 from accelscope.model import AgentState, Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.vendors.common.agentless import number, text, whole
+from accelscope.vendors.common.contract import number, text, whole
 
 _MAX_DEVICES = 1024
 

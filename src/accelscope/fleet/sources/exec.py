@@ -19,7 +19,7 @@ from accelscope.fleet.sources.snapshots import TEXT_LIMIT, reported
 from accelscope.kube.endpoint import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
-from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading
+from accelscope.vendors.common.contract import CommandOutput, DriverTool, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _MIN_FAILURES = 8  # in a row, before a refresh is given up

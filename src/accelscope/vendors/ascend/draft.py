@@ -16,7 +16,7 @@ from accelscope.model import (
     pci_address,
 )
 from accelscope.vendors.ascend import quantities
-from accelscope.vendors.common.agentless import number, text, whole
+from accelscope.vendors.common.contract import number, text, whole
 from accelscope.vendors.common.draft import DeviceDraft
 
 # Ids of chips, from the most stable value that npu-smi prints.

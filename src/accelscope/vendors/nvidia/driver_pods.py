@@ -13,7 +13,7 @@ from accelscope.model import (
     Vendor,
 )
 from accelscope.parsing import ParseError, ParseResult
-from accelscope.vendors.common.agentless import CommandOutput, ToolReading
+from accelscope.vendors.common.contract import CommandOutput, ToolReading
 from accelscope.vendors.nvidia import parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
 from accelscope.vendors.nvidia.gpu import with_health, with_known_id
