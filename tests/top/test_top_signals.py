@@ -13,7 +13,7 @@ import pytest
 from tests.top.views import process
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.top.signals import SignalError, _started, aim
+from accelscope.top.screen.app import SignalError, _started, aim
 
 NOBODY = 65534
 
