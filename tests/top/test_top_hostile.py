@@ -22,8 +22,7 @@ from accelscope.top.sources.agents import AgentPoller
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.source import Credentials, JsonResponse, Query, decode_json, endpoint_of
 from accelscope.top.view.frame import Choices, alert_lines, alerts, header
-from accelscope.top.view.history import History
-from accelscope.top.view.model import View, ViewKind
+from accelscope.top.view.model import History, View, ViewKind
 from accelscope.top.view.processes import Tree
 from accelscope.top.view.table import RenderContext, plain
 from accelscope.top.view.text import ASCII, UNICODE

@@ -12,8 +12,19 @@ from accelscope.top.sources import fleet, from_snapshot
 from accelscope.top.view import devices, processes
 from accelscope.top.view.cells import conditions
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
-from accelscope.top.view.history import ALL, READINGS_LIMIT, History, sums_of
-from accelscope.top.view.model import DeviceView, NodeSums, Overview, PartitionView, Sums, View, ViewKind
+from accelscope.top.view.model import (
+    ALL,
+    READINGS_LIMIT,
+    DeviceView,
+    History,
+    NodeSums,
+    Overview,
+    PartitionView,
+    Sums,
+    View,
+    ViewKind,
+    sums_of,
+)
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.processes import Tree
 from accelscope.top.view.table import RenderContext, Sort, Span, Tone, place, plain, row_line, title_line

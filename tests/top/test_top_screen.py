@@ -22,8 +22,7 @@ from accelscope.top.screen.app import TopApp
 from accelscope.top.screen.table import Lines, ScreenTable
 from accelscope.top.sources.source import Query
 from accelscope.top.view.frame import Choices
-from accelscope.top.view.history import sums_of
-from accelscope.top.view.model import ClusterSums, NodeSums, Overview, Sums, View, ViewKind
+from accelscope.top.view.model import ClusterSums, NodeSums, Overview, Sums, View, ViewKind, sums_of
 from accelscope.top.view.table import plain
 from accelscope.top.view.text import ASCII
 

@@ -306,7 +306,7 @@ def _once(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -
 
 def _page(arguments: argparse.Namespace, view: "View") -> str:
     from accelscope.top import once  # noqa: PLC0415
-    from accelscope.top.view.history import History  # noqa: PLC0415
+    from accelscope.top.view.model import History  # noqa: PLC0415
     from accelscope.top.view.table import RenderContext  # noqa: PLC0415
 
     width = arguments.width or columns_of(sys.stdout, os.environ, once.WIDE)

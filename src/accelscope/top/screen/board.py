@@ -14,8 +14,7 @@ from textual.widgets import Input
 from accelscope.top.screen.table import HEAD, Lines, ScreenTable
 from accelscope.top.sources.source import Query, ViewSource, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
-from accelscope.top.view.history import History
-from accelscope.top.view.model import View, ViewKind
+from accelscope.top.view.model import History, View, ViewKind
 from accelscope.top.view.table import Line, RenderContext, Span, Tone
 from accelscope.top.view.text import Glyphs, clean, width_of
 

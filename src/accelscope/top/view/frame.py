@@ -8,8 +8,17 @@ from typing import Any, Generic, TypeVar
 from accelscope.top.view import devices, overview, processes
 from accelscope.top.view.cells import Level, conditions
 from accelscope.top.view.devices import TONES, DeviceRow, device_name
-from accelscope.top.view.history import ALL, node_sums, sums_of
-from accelscope.top.view.model import DeviceView, NodeView, ProcessView, Sums, View, ViewKind
+from accelscope.top.view.model import (
+    ALL,
+    DeviceView,
+    NodeView,
+    ProcessView,
+    Sums,
+    View,
+    ViewKind,
+    node_sums,
+    sums_of,
+)
 from accelscope.top.view.processes import ProcessRow, Tree, matches, on_devices, process_rows
 from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
 from accelscope.top.view.text import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from accelscope.top.view.history import History
+from accelscope.top.view.model import History
 from accelscope.top.view.text import UNICODE, Glyphs, clean, cut, padded, width_of
 
 GAP = 1  # cells between two columns
