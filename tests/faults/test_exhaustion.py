@@ -149,7 +149,7 @@ def test_a_driver_that_cannot_be_checked_has_not_changed(
     before = source.survey()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "iterdir", refuse)
-        patch.setattr(nvml, "load_binding", refuse)
+        patch.setattr("accelscope.vendors.nvidia.reader.load_binding", refuse)
         assert source.survey() == before
     source.close()
 

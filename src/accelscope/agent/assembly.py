@@ -1,26 +1,25 @@
-"""Makes the options of attribution and the readers' runners from the settings."""
+"""Makes runners, options of attribution and sinks from the settings."""
 
 import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelscope.agent.runner import Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.options import AttributionOptions, PodSource
 from accelscope.config import ConfigError
 from accelscope.config.settings import flag_name
-from accelscope.kube.client import Client
 from accelscope.kube.endpoint import Endpoint, EndpointError, in_cluster, is_loopback
 from accelscope.model import Snapshot, Vendor
-from accelscope.sinks.annotation import AnnotationSink
-from accelscope.sinks.documents import Sizes, devices_annotation, feature_labels, read_machine
-from accelscope.sinks.labels import FeatureFileSink, Features, LabelsSink
-from accelscope.sinks.sink import Sink, WriteIntervals
 from accelscope.vendors import declarations
 from accelscope.vendors.common.contract import open_reader
+
+if TYPE_CHECKING:
+    from accelscope.sinks.labels import Features
+    from accelscope.sinks.sink import Sink
 
 
 def attribution_options(
@@ -100,13 +99,19 @@ def make_runner(
 
 
 # --- sinks ----------------------------------------------------------------
+# Their modules are imported here: most agents write nothing to the Node object.
 
 
-def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) -> tuple[Sink[Any], ...]:
+def make_sinks(settings: AgentSettings, node: str, api_server: Endpoint | None) -> "tuple[Sink[Any], ...]":
     """Raises ConfigError if a sink needs an API server and there is none."""
     flag = _flag_that_needs_api_server(settings)
     if flag is not None and api_server is None:
         raise ConfigError(f"{flag}: not in a Kubernetes cluster; set --kube-api-url")
+    from accelscope.kube.client import Client  # noqa: PLC0415
+    from accelscope.sinks.annotation import AnnotationSink  # noqa: PLC0415
+    from accelscope.sinks.labels import FeatureFileSink, LabelsSink  # noqa: PLC0415
+    from accelscope.sinks.sink import WriteIntervals  # noqa: PLC0415
+
     client = Client(api_server) if flag is not None and api_server is not None else None
     sinks: list[Sink[Any]] = []
     annotations = chosen_annotations(settings)
@@ -135,6 +140,8 @@ def chosen_annotations(settings: AgentSettings) -> tuple[str, ...]:
         if settings.vendor_annotations.get(declared.annotation.setting)
     ]
     if settings.devices_annotation:
+        from accelscope.sinks.documents import devices_annotation  # noqa: PLC0415
+
         chosen.append(devices_annotation(_only_readers(settings)))
     return tuple(chosen)
 
@@ -144,7 +151,9 @@ def _only_readers(settings: AgentSettings) -> tuple[str, ...] | None:
     return None if set(settings.readers) == set(declarations()) else settings.readers
 
 
-def features(settings: AgentSettings) -> Features:
+def features(settings: AgentSettings) -> "Features":
+    from accelscope.sinks.documents import Sizes, feature_labels, read_machine  # noqa: PLC0415
+
     machine = read_machine(settings.paths.sys)  # once: it does not change
     sizes = Sizes()
 

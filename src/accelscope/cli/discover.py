@@ -90,10 +90,7 @@ class _Writer:
     """Created before the node is read, so that invalid settings are reported first. Raises ConfigError."""
 
     def __init__(self, loaded: LoadedSettings[AgentSettings]) -> None:
-        from accelscope.agent.assembly import (
-            attribution_options,  # noqa: PLC0415
-            writer_of,  # noqa: PLC0415
-        )
+        from accelscope.agent.assembly import attribution_options, writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings
