@@ -10,7 +10,6 @@ from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsag
 from accelscope.top.once import page
 from accelscope.top.sources import fleet, from_snapshot
 from accelscope.top.view import devices, processes
-from accelscope.top.view.cells import conditions
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
 from accelscope.top.view.model import (
     ALL,
@@ -27,7 +26,17 @@ from accelscope.top.view.model import (
 )
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.processes import Tree
-from accelscope.top.view.table import RenderContext, Sort, Span, Tone, place, plain, row_line, title_line
+from accelscope.top.view.table import (
+    RenderContext,
+    Sort,
+    Span,
+    Tone,
+    conditions,
+    place,
+    plain,
+    row_line,
+    title_line,
+)
 from accelscope.top.view.text import ASCII
 
 CONTEXT = RenderContext(ASCII, NOW)

@@ -13,7 +13,6 @@ from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model import HealthState, OwnerKind, is_idle
 from accelscope.top.sources.from_snapshot import device_label, unread
 from accelscope.top.sources.source import JsonClient, Query, is_agent, is_fleet
-from accelscope.top.view.cells import ratio_of
 from accelscope.top.view.model import (
     ClusterSums,
     DeviceView,
@@ -26,6 +25,7 @@ from accelscope.top.view.model import (
     View,
     ViewKind,
 )
+from accelscope.top.view.table import ratio_of
 from accelscope.top.view.text import health_reason_text, humanize
 
 # --- typed access to the fields of a response

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from accelscope.top.view import devices, overview, processes
-from accelscope.top.view.cells import Level, conditions
 from accelscope.top.view.devices import TONES, DeviceRow, device_name
 from accelscope.top.view.model import (
     ALL,
@@ -20,7 +19,17 @@ from accelscope.top.view.model import (
     sums_of,
 )
 from accelscope.top.view.processes import ProcessRow, Tree, matches, on_devices, process_rows
-from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
+from accelscope.top.view.table import (
+    Column,
+    Level,
+    Line,
+    RenderContext,
+    Sort,
+    Span,
+    Tone,
+    conditions,
+    in_order,
+)
 from accelscope.top.view.text import (
     bar,
     celsius,

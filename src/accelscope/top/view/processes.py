@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from accelscope.model import OwnerKind
-from accelscope.top.view.cells import use_tone
 from accelscope.top.view.devices import device_name
 from accelscope.top.view.model import NodeView, ProcessUse, ProcessView
-from accelscope.top.view.table import Column, RenderContext, Sort, Span, Tone, in_order
+from accelscope.top.view.table import Column, RenderContext, Sort, Span, Tone, in_order, use_tone
 from accelscope.top.view.text import duration, percent, ranges, size
 
 _TYPES = {"compute": "C", "graphics": "G", "both": "C+G"}
