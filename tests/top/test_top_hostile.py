@@ -15,8 +15,8 @@ from tests.top.views import StillSource
 from tests.waiting import wait_until
 
 from accelscope.cli.main import main
+from accelscope.cli.top import document, page
 from accelscope.kube.endpoint import KubeError, Reason
-from accelscope.top.once import document, page
 from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentPoller
 from accelscope.top.sources.fleet import FleetSource

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.top.views import GIB, NOW, device, node, process, view
 
+from accelscope.cli.top import page
 from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsage, Snapshot, Vendor
-from accelscope.top.once import page
 from accelscope.top.sources import fleet, from_snapshot
 from accelscope.top.view import devices, processes
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes

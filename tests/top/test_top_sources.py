@@ -15,11 +15,11 @@ from tests.waiting import wait_until
 
 from accelscope.agent import assembly
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.top import page
 from accelscope.config import make
 from accelscope.kube.endpoint import EndpointError
 from accelscope.model import Device, HealthState, Reading, Vendor
 from accelscope.simulate import SimulatedNode, load_node
-from accelscope.top.once import page
 from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.fleet import FleetSource

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, make_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,13 +15,76 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.cli.output import ArgumentsError, missing, refuse, to_the_end
 from accelscope.config import ConfigError, Duration, Setting, WholeNumber, add_arguments, argument, load
 from accelscope.config.settings import settings_of
-from accelscope.top.view.text import ASCII, UNICODE, Glyphs
+from accelscope.top.view.frame import Choices, Pane, alerts, header, panes
+from accelscope.top.view.model import History, NodeView, View, ViewKind
+from accelscope.top.view.table import Line, RenderContext, Span, Tone, place, plain, row_line, title_line
+from accelscope.top.view.text import ASCII, UNICODE, Glyphs, clean, cut
 
 if TYPE_CHECKING:
     from accelscope.top.sources.source import Query, ViewSource
-    from accelscope.top.view.frame import Choices
-    from accelscope.top.view.model import View
-    from accelscope.top.view.text import Glyphs
+
+
+# --- one page -------------------------------------------------------------
+
+
+WIDE = 240  # columns if the width of the output is unknown
+
+
+def page(view: View, choices: Choices, context: RenderContext, width: int) -> str:
+    return "".join(f"{line}\n" for line in _lines(view, choices, context, width))
+
+
+def _lines(view: View, choices: Choices, context: RenderContext, width: int) -> Iterable[str]:
+    found = alerts(view, context)
+    yield from map(plain, header(view, found, context, width, ""))
+    for alert in found:
+        yield cut(f"{context.glyphs.alert} {clean(alert.text, context.glyphs)}", width, context.glyphs)
+    for pane in panes(view, choices, context):
+        yield ""
+        yield from map(plain, table(pane, context, width))
+
+
+def table(pane: Pane[Any], context: RenderContext, width: int) -> list[Line]:
+    rows = pane.rows
+    if not rows and not pane.entries:
+        return [[Span(pane.empty, Tone.DIM)]]
+    columns = [column for column in pane.columns if column.name != "trend"]  # needs several readings
+    placed = place(columns, rows, width, context)
+    lines = [title_line(placed, context, None)] if rows else []
+    for entry in pane.entries:
+        if entry.row is not None:
+            lines.append(row_line(placed, entry.row, context))
+        elif entry.heading is not None:
+            lines.append(entry.heading)
+    return lines
+
+
+def was_read(view: View) -> bool:
+    """Whether anything could be read."""
+    if view.error is not None:
+        return False
+    return view.overview is not None or any(node.read and node.error is None for node in view.nodes)
+
+
+SCHEMA = "1.0"  # major.minor: a new key increments the minor version, a changed meaning the major version
+
+
+def document(view: View) -> dict[str, Any]:
+    """For --json. The documents of agents and fleets are included unchanged."""
+    made: dict[str, Any] = {"schema": SCHEMA, "kind": view.kind.value, "at": view.at}
+    if view.kind is ViewKind.FLEET:
+        made |= {"source": view.title, "error": view.error}
+        if view.overview is not None:
+            return made | dict(view.overview.documents)
+        return made | {"nodes": [_node_document(node, "node") for node in view.nodes]}
+    return made | {"nodes": [_node_document(node, "snapshot") for node in view.nodes]}
+
+
+def _node_document(node: NodeView, key: str) -> dict[str, Any]:
+    return {"source": node.source, "error": node.error, "age_seconds": node.age_seconds, key: node.document}
+
+
+# --- command --------------------------------------------------------------
 
 
 DESCRIPTION = """\
@@ -275,18 +338,13 @@ def _choices(arguments: argparse.Namespace) -> "Choices":
 
 
 def _glyphs(arguments: argparse.Namespace) -> "Glyphs":
-    from accelscope.top.view.text import ASCII, UNICODE  # noqa: PLC0415
-
     if arguments.ascii or arguments.unicode:
         return ASCII if arguments.ascii else UNICODE
     return glyphs_for(os.environ)
 
 
 def _once(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
-    from accelscope.top import once  # noqa: PLC0415
-    from accelscope.top.once import document  # noqa: PLC0415
     from accelscope.top.sources.source import read_view  # noqa: PLC0415
-    from accelscope.top.view.text import clean  # noqa: PLC0415
 
     source.start()
     try:
@@ -301,23 +359,18 @@ def _once(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -
                 print(f"accelscope top: {clean(error)}", file=sys.stderr)
     else:
         print(_page(arguments, view), end="")
-    return 0 if once.was_read(view) else _NOTHING
+    return 0 if was_read(view) else _NOTHING
 
 
 def _page(arguments: argparse.Namespace, view: "View") -> str:
-    from accelscope.top import once  # noqa: PLC0415
-    from accelscope.top.view.model import History  # noqa: PLC0415
-    from accelscope.top.view.table import RenderContext  # noqa: PLC0415
-
-    width = arguments.width or columns_of(sys.stdout, os.environ, once.WIDE)
+    width = arguments.width or columns_of(sys.stdout, os.environ, WIDE)
     history = History()
     history.note(view)
     context = RenderContext(_glyphs(arguments), view.at, history)
-    return once.page(view, _choices(arguments), context, width)
+    return page(view, _choices(arguments), context, width)
 
 
 def _screen(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ArgumentsError("the output is not a terminal; use --once or --json")
     if is_dumb(os.environ):
