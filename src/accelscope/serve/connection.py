@@ -17,7 +17,7 @@ from accelscope.serve.routing import Continuation, DeferredResponse
 if TYPE_CHECKING:
     import ssl
 
-    from accelscope.serve.tls import TlsStream
+    from accelscope.certificates import TlsStream
 
 
 class Stream(Protocol):
@@ -176,7 +176,7 @@ class Connection:
                 self.refuse(Response.text(400, "this port requires https://"), now)
                 return
 
-            from accelscope.serve.tls import TlsStream  # noqa: PLC0415 - imports ssl
+            from accelscope.certificates import TlsStream  # noqa: PLC0415 - imports ssl
 
             assert self.context is not None
             self._stream = self._tls = TlsStream(self.context, self._plain.sock)
