@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.model.device import Device, Vendor
-from accelscope.model.health import ReasonCount
+from accelscope.model.device import Device, ReasonCount, Vendor
 from accelscope.model.workload import (
     Allocation,
     AttributionSourceState,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from accelscope.model.device import Device
-from accelscope.model.health import ReasonCount
+from accelscope.model.device import Device, ReasonCount
 
 
 class OwnerKind(StrEnum):

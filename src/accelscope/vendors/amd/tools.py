@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 from accelscope.vendors.amd.documents import find_error

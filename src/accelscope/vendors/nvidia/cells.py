@@ -18,7 +18,7 @@ from accelscope.model import (
     device_id,
     pci_address,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.parsing import ParseError
 from accelscope.vendors.common.values import (
     between,
