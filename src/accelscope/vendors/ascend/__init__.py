@@ -52,7 +52,7 @@ VENDOR = VendorDeclaration(
         help="Write the state of Ascend chips to the Node annotation k8s-monitor.io/npu-metrics if --readers "
         "includes ascend. Needs permission to patch nodes.",
         member="chips",
-        entries="npu_metrics:entries",
+        entries="npu_exporter:entries",
         device="draft:device_of",
     ),
     node_labels=(
