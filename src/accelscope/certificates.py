@@ -1,4 +1,7 @@
-"""TLS of the servers: reloaded certificate files, and TLS over a non-blocking socket. Import it only if TLS is on: ssl needs 4 MiB of resident memory."""
+"""TLS of the servers: reloaded certificate files, and TLS over a non-blocking socket.
+
+Import this module only if TLS is on: `ssl` takes 4 MiB of resident memory.
+"""
 
 import logging
 import socket

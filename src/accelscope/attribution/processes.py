@@ -376,6 +376,7 @@ def _location(folder: int) -> tuple[ProcessLocation, UnattributedReason | None]:
 
 
 # --- owners of processes --------------------------------------------------
+# The owner of a process, from its location: a pod, a Slurm job, a container, a systemd unit or a user.
 
 
 GONE = Owner(kind=OwnerKind.UNKNOWN, reason=UnattributedReason.PROCESS_GONE)

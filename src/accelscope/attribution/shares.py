@@ -126,6 +126,8 @@ def _names(device: Device) -> list[str]:
 
 
 # --- batch jobs -----------------------------------------------------------
+# Batch jobs by device, from a folder that the prolog and epilog of a batch system write. It has one file per
+# device, named by its index or uuid, with one job id per line. dcgm-exporter reads the same files.
 
 
 _JOBS_FILE_BYTES = 64 * 1024

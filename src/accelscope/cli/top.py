@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 # --- one page -------------------------------------------------------------
+# One view as plain text or JSON, for pipes and scripts.
 
 
 WIDE = 240  # columns if the width of the output is unknown

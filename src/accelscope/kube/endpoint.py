@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from accelscope.files import FileWatch, open_regular
 
 # --- errors ---------------------------------------------------------------
+# Errors of requests to an API server or a kubelet, with reasons that serve as metric labels.
 
 
 TEXT_LIMIT = 300  # characters

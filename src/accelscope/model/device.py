@@ -1,4 +1,4 @@
-"""A device at one instant: identity and values, `None` where absent."""
+"""A device at one instant: identity, health and values, `None` where absent."""
 
 import re
 from collections.abc import Mapping

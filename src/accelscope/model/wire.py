@@ -1,4 +1,4 @@
-"""Conversion of model objects to and from plain JSON values.
+"""Conversion of model objects to and from plain JSON values, and the documentation of their fields.
 
 The dataclasses define the format: a dataclass becomes an object with the names of its fields, a tuple a list,
 an enum its value. Fields that are `None` or empty are left out. `/snapshot`, `accelscope parse` and the fleet
@@ -216,6 +216,9 @@ def _quoted(word: str) -> str:
 
 
 # --- documentation --------------------------------------------------------
+# Descriptions of objects and fields, read from the source of the dataclasses. A string below a field
+# describes that field. Python drops such strings when it compiles, so they use no memory in a running agent.
+# The reference pages and the OpenAPI document are generated from them.
 
 
 _ABSENT = " Absent: "  # begins an optional last sentence: when the field is absent

@@ -329,6 +329,7 @@ def numa_node(slot: int, count: int) -> int:
 
 
 # --- sections of a description --------------------------------------------
+# Sections of the descriptions of simulated nodes and fleets, from a file or from a command line.
 
 
 class DescriptionError(ConfigError):

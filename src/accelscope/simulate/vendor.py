@@ -35,6 +35,7 @@ from accelscope.simulate.workload import Placement
 from accelscope.vendors import declarations
 
 # --- native parts ---------------------------------------------------------
+# Native parts of simulated drivers, built with the machine's C compiler once per version of the sources.
 
 
 _COMPILERS = ("cc", "gcc", "clang")

@@ -1,4 +1,7 @@
-"""The annotations' content as JSON text. Numbers are rounded, and absent values are omitted."""
+"""Content of the Node's annotations, as JSON text, and of its labels.
+
+In annotations numbers are rounded, and absent values are omitted.
+"""
 
 import json
 import re
@@ -151,6 +154,9 @@ def _framed(document: Document, entries: Iterable[str]) -> str:
 
 
 # --- labels ---------------------------------------------------------------
+# Labels of the Node that describe its devices. A label exists only if it is true of all devices of a vendor.
+# If two cards have different firmware, there is no label of the firmware version. Without devices of a
+# vendor, there are no labels of that vendor.
 
 
 MOST_CHARACTERS = 63

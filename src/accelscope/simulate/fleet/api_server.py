@@ -1,4 +1,4 @@
-"""The API server of one simulated cluster: list and watch, the proxy to its agents, exec in driver pods."""
+"""The clusters of a simulated fleet and their API servers."""
 
 import asyncio
 import json
@@ -35,6 +35,7 @@ from accelscope.simulate.spec import NodeSpec
 from accelscope.simulate.vendor import CommandOutput, DriverPod, simulated_vendor
 
 # --- clusters -------------------------------------------------------------
+# One cluster of a simulated fleet: its nodes, and their objects in its API server.
 
 
 AGENT_NAMESPACE, AGENT_PORT = "accelscope-system", 9400
@@ -246,6 +247,7 @@ def driver_pods(spec: NodeSpec) -> Iterator[tuple[str, DriverPod]]:
 
 
 # --- API servers ----------------------------------------------------------
+# List and watch, the proxy to the agents, exec in driver pods.
 
 
 GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400

@@ -1,4 +1,4 @@
-"""The API server of a simulated node's cluster: the simulated API over HTTP, a thread for each connection."""
+"""A simulated API server: its objects and requests, and a server for them with threads."""
 
 import json
 import re
@@ -16,6 +16,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 # --- objects and requests -------------------------------------------------
+# A simulated API server without I/O: objects with resource versions, list, get and watch. The API server of a
+# simulated node (threads), those of a simulated fleet and those of tests (asyncio) drive it.
 
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
@@ -343,6 +345,7 @@ def _equal(name: str, value: str, *, differs: bool) -> Selector:
 
 
 # --- HTTP server ----------------------------------------------------------
+# The same over HTTP, with a thread for each connection.
 
 
 _JOIN_SECONDS = 10.0

@@ -35,6 +35,7 @@ from accelscope.simulate.pods import SimulatedContainer, SimulatedPod, derived_p
 from accelscope.simulate.spec import PodOwner, PodQos
 
 # --- kubelet --------------------------------------------------------------
+# The kubelet's PodResources socket: unary gRPC calls over HTTP/2.
 
 
 _READ_SIZE = 1 << 16

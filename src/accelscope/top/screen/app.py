@@ -28,6 +28,8 @@ from accelscope.top.view.table import Line, Sort, Span, Tone, next_sort
 from accelscope.top.view.text import Glyphs, clean
 
 # --- signals --------------------------------------------------------------
+# Sends a signal to a process of the same user. A process descriptor and checks of its start time and user
+# make sure that the pid has not been reused.
 
 
 PROC = Path("/proc")

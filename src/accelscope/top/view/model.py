@@ -197,6 +197,7 @@ class View:
 
 
 # --- history --------------------------------------------------------------
+# Totals of a view, and the history of utilization for sparklines, one value per reading.
 
 
 _UNHEALTHY = frozenset({HealthState.WARNING, HealthState.CRITICAL, HealthState.LOST})

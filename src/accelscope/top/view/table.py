@@ -186,6 +186,7 @@ def plain(line: Line) -> str:
 
 
 # --- cells ----------------------------------------------------------------
+# Conditions of devices, and cells that several tables use.
 
 
 FULL_RATIO = 0.95

@@ -36,6 +36,7 @@ from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Tool, ToolOutput
 
 # --- npu-smi --------------------------------------------------------------
+# Runs npu-smi with the driver's libraries in its path, and checks its output.
 
 
 _LIBRARY_FOLDERS = ("lib64/driver", "lib64/common", "lib64")  # of the driver's own folder

@@ -109,6 +109,8 @@ class AscendDraft(DeviceDraft):
 
 
 # --- devices of annotation entries ----------------------------------------
+# Reads entries of the annotation k8s-monitor.io/npu-metrics, which other collectors write too. Separate from
+# the writer, because the fleet imports no sink.
 
 
 _MIB = 1 << 20

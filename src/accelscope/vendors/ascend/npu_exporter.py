@@ -1,4 +1,4 @@
-"""Dialect `npu-exporter`: the metric names of Huawei's npu-exporter for Ascend."""
+"""Formats of Huawei's collectors: the dialect `npu-exporter` and the annotation k8s-monitor.io/npu-metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -460,6 +460,8 @@ MISSING = (
 
 
 # --- annotation of the Node -----------------------------------------------
+# The entries of the annotation k8s-monitor.io/npu-metrics, which the agent writes. Its readers decode them
+# into Go structs with integer fields: with `40.0` instead of `40` they could not read the whole document.
 
 
 _MIB = 1 << 20  # npu-smi's MB

@@ -142,6 +142,7 @@ class LazyReader(ABC):
 
 
 # --- the fleet ------------------------------------------------------------
+# A vendor's tool in a driver pod: commands and parsing, without I/O. The fleet runs the commands.
 
 
 class CommandOutput(NamedTuple):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 # --- NVML -----------------------------------------------------------------
+# Surveys and readings through a library that may be removed or replaced at any time.
 
 
 PCI_CODES = (0x10DE, DISPLAY_CLASS)  # NVIDIA's vendor id; graphics and 3D controllers
