@@ -1,4 +1,4 @@
-"""Formats of Huawei's collectors: the dialect `npu-exporter` and the annotation k8s-monitor.io/npu-metrics."""
+"""Formats of Huawei's collectors: dialect `npu-exporter`, annotation k8s-monitor.io/npu-metrics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
