@@ -119,7 +119,7 @@ class Agent:
     def _apply_changes(self) -> None:
         change = self._reloader.poll()
         if change is not None and change.error is not None:
-            change.say(log)
+            change.write_to(log)
             self.collector.count_reload("rejected")
         elif change is not None:
             self._apply(change)
@@ -155,7 +155,7 @@ class Agent:
         for runner in self._runners:
             runner.deadlines = settings.deadlines
             runner.expected = settings.expected_devices
-        change.say(log)
+        change.write_to(log)
         self.collector.count_reload("applied")
 
 

@@ -300,7 +300,7 @@ class Change(Generic[S]):
     restart_withdrawn: tuple[str, ...] = ()  # keys that waited for a restart and are back at what is in force
     error: str | None = None  # one line
 
-    def say(self, log: logging.Logger) -> None:
+    def write_to(self, log: logging.Logger) -> None:
         if self.error is not None:
             log.error("the new settings file is bad, the old settings stay: %s", self.error)
             return
@@ -329,7 +329,7 @@ class Reloader(Generic[S]):
         self._arguments = arguments
         self._environ = environ
         self._in_force = loaded.settings
-        self._wanted = loaded.settings  # as the last good file says, restart or not
+        self._wanted = loaded.settings  # of the last valid file, with settings that need a restart
         self._error: str | None = None
         # The file may have changed between `load` and now, so the first poll reads it whatever it looks like.
         self._unread = True

@@ -38,7 +38,7 @@ class ConfigError(Exception):
 
 
 class BadValue(ValueError):
-    """A value that is not allowed. The text, if any, adds to what the kind's `allowed` says."""
+    """A value that is not allowed. The text, if any, is added to the kind's `allowed`."""
 
 
 class ValueKind(Generic[T]):
@@ -428,7 +428,7 @@ class List(ValueKind[tuple[T, ...]]):
         return tuple(dict.fromkeys(values))
 
     def _complaint(self, item: Node) -> str:
-        """What `allowed` says about the items is not repeated."""
+        """Does not repeat the description of the items in `allowed`."""
         if self.item.allowed in self.allowed:
             return f"the wrong one is {shown(item)}"
         return f"{shown(item)} is not {self.item.allowed}"

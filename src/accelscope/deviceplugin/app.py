@@ -238,7 +238,7 @@ class Plugin:
         if change is None:
             return
         if change.error is not None:
-            change.say(log)
+            change.write_to(log)
             self._tally.count("reloads", "rejected")
             return
         self._apply(change)
@@ -262,7 +262,7 @@ class Plugin:
             changed=tuple(key for key in change.changed if key not in unchanged),
             needs_restart=(*change.needs_restart, *waiting),
             restart_withdrawn=(*change.restart_withdrawn, *withdrawn),
-        ).say(log)
+        ).write_to(log)
         self._tally.count("reloads", "applied")
 
     def _change_layout(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:

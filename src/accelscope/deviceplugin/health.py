@@ -29,7 +29,7 @@ _MAX_KNOWN_DEVICES = 1024
 
 
 class _Identity(Enum):
-    """What a reading says about being a known device."""
+    """Whether a reading is of a known device."""
 
     SAME = auto()
     LESS = auto()  # no contradiction, but a value of the known device is missing

@@ -48,7 +48,7 @@ _DEFAULT_VENDOR = next(name for name, plugin in _PLUGINS.items() if plugin.defau
 _DIVISION_SETTINGS = tuple(declared for plugin in _PLUGINS.values() for declared in plugin.settings)
 
 # These come from the file or from flags and environment, never from both: the keys of Furiosa's own plugin,
-# whose place this plugin can take, and the others that decide what is offered.
+# that this plugin can replace, and the other settings that decide what is offered.
 EXCLUSIVE_SETTINGS = (
     *(declared.name for declared in _DIVISION_SETTINGS),
     "interval",

@@ -216,7 +216,7 @@ class FleetProcess:
         if change is None:
             return
         configure(change.settings.log_level, change.settings.log_format)
-        change.say(log)
+        change.write_to(log)
 
 
 def _certificate(settings: FleetSettings) -> CertificateFiles | None:

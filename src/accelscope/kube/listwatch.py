@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 ITEM_LIMIT = 16 << 20  # characters of one item or watch event; the limit of etcd is 1.5 MiB
 
-# json's decoder reports incomplete and malformed values alike; the position of the error tells them apart. In
+# json's decoder reports incomplete and malformed values alike; only the position of the error distinguishes them. In
 # an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an escape).
 _CUT_OFF = 12
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -386,7 +386,7 @@ class ItemStore(Generic[T]):
         known = self.items.get(key)
         if gone or (self._keep is not None and not self._keep(item)):
             if known is not None:
-                self._publish({other: held for other, held in self.items.items() if other != key})
+                self._publish({other: item for other, item in self.items.items() if other != key})
         elif item != known:  # most changes concern fields that are not decoded
             self._publish({**self.items, key: item})
 

@@ -274,7 +274,7 @@ class Tool:
         return InstalledPart(_PROGRAM, f"bin/{self.name}", FaultKind.TOOL_MISSING)
 
     def state_file(self, answers: Iterable[ToolAnswer], active: Iterable[Fault]) -> tuple[str, bytes]:
-        """The driver's file with the answers of the tool, of which the first match is printed. It contains
+        """The driver's file with the answers of the tool; the first match is printed. It contains
         the faults of the tool; the driver adapts `answers` to faults of devices and of the driver."""
         own = [fault for fault in active if fault.kind.of_tool and fault.tool in (None, self.name)]
         lines = [f"cost {self.cost.cpu_milliseconds} {self.cost.memory_mib}"]

@@ -430,7 +430,7 @@ class TopApp(Board):
             return
         if not self._upper.has_focus:
             self._upper.focus()
-            self.say("select devices with Space; Esc clears the selection", Tone.PLAIN)
+            self.show_message("select devices with Space; Esc clears the selection", Tone.PLAIN)
             return
         self._choose(replace(self.choices, marked=self.choices.marked ^ {entry.row.key}))
 
@@ -450,7 +450,7 @@ class TopApp(Board):
         """Open a node of the fleet, or its overview, without the current filter."""
         self.choices = replace(self.choices, text="", marked=frozenset(), folded=frozenset())
         self._ask(replace(self._query, node=node, text=""))
-        self.say(f"loading {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
+        self.show_message(f"loading {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
         self._waiting = True
 
     def action_turn(self, step: int) -> None:
@@ -459,7 +459,7 @@ class TopApp(Board):
             return
         page = self._query.page + step
         if page < 0 or (step > 0 and not overview.has_next):
-            self.say("no more pages", Tone.PLAIN)
+            self.show_message("no more pages", Tone.PLAIN)
             return
         self._ask(replace(self._query, page=page))
 
@@ -485,9 +485,9 @@ class TopApp(Board):
         if not isinstance(row, ProcessRow):
             return
         if self._source.kind is not ViewKind.LOCAL:
-            self.say("no signal sent: the process is on another machine")
+            self.show_message("no signal sent: the process is on another machine")
         elif row.process is None:
-            self.say("no signal sent: select a process, not a group")
+            self.show_message("no signal sent: select a process, not a group")
         else:
             self._aim(row)
 
@@ -497,18 +497,18 @@ class TopApp(Board):
         try:
             target = aim(row.process, seen_at=self._seen_at(), proc_root=proc_root)
         except SignalError as refusal:
-            self.say(f"no signal sent: {refusal}")
+            self.show_message(f"no signal sent: {refusal}")
             return
 
         def answered(number: Signals | None) -> None:
             try:
                 if number is None:
-                    self.say("no signal sent", Tone.PLAIN)
+                    self.show_message("no signal sent", Tone.PLAIN)
                 else:
                     target.send(number)
-                    self.say(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
+                    self.show_message(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
             except SignalError as refusal:
-                self.say(f"no signal sent: {refusal}")
+                self.show_message(f"no signal sent: {refusal}")
             finally:
                 target.close()
 

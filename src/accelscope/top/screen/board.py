@@ -281,6 +281,6 @@ class Board(App[None]):
             hints.append(("k", "signal"))
         return hints
 
-    def say(self, text: str, tone: Tone = Tone.WARN) -> None:
+    def show_message(self, text: str, tone: Tone = Tone.WARN) -> None:
         self._said, self._said_at = (text, tone), self._clock()
         self._draw_keys()
