@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 ITEM_LIMIT = 16 << 20  # characters of one item or watch event; the limit of etcd is 1.5 MiB
 
-# json's decoder reports incomplete and malformed values alike; only the position of the error distinguishes them. In
-# an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an escape).
+# json's decoder reports incomplete and malformed values alike; only the position of the error distinguishes
+# them. In an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an
+# escape).
 _CUT_OFF = 12
 _SPACE = re.compile(r"[ \t\r\n]*")
 _MEMBERS_LIMIT = 64  # of the document, besides its items; API servers write four

@@ -1,4 +1,4 @@
-"""Outputs of nvidia-smi without a machine-readable format: `-L`, `--version`, `pmon` and the table without options."""
+"""Outputs of nvidia-smi without a machine format: `-L`, `--version`, `pmon`, the table without options."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
