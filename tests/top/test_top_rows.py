@@ -8,7 +8,7 @@ from tests.top.views import GIB, NOW, device, node, process, view
 
 from accelscope.cli.top import page
 from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsage, Snapshot, Vendor
-from accelscope.top.sources import fleet, from_snapshot
+from accelscope.top.sources import fleet, source
 from accelscope.top.view import devices, processes
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
 from accelscope.top.view.model import (
@@ -196,7 +196,7 @@ def test_a_shared_card_is_idle_by_the_shares_of_those_who_do_nothing() -> None:
     )
     agent = AgentState(version="1", started_at=1.0)
     taken = Snapshot(node="n", taken_at=NOW, agent=agent, devices=(card, other), pod_usages=usages)
-    shown = from_snapshot.node_view(taken, key="n", source="this node", age_seconds=0.0)
+    shown = source.node_view(taken, key="n", source="this node", age_seconds=0.0)
     assert [d.idle_ratio for d in shown.devices] == pytest.approx([2 / 3, 1.0])
     text = page(view(shown), Choices(), CONTEXT, 200)
     assert "1.7 idle" in text

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, drop_unknown_vendors, read_snapshot
-from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import JsonClient, Query, is_fleet
+from accelscope.top.sources.source import JsonClient, Query, is_fleet, node_view
 from accelscope.top.view.model import NodeView, View, ViewKind
 
 AGENTS_LIMIT = 200  # one thread each; use a fleet for more

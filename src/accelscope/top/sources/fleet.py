@@ -11,8 +11,7 @@ from urllib.parse import quote, urlencode
 
 from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model import HealthState, OwnerKind, is_idle
-from accelscope.top.sources.from_snapshot import device_label, unread
-from accelscope.top.sources.source import JsonClient, Query, is_agent, is_fleet
+from accelscope.top.sources.source import JsonClient, Query, device_label, is_agent, is_fleet, unread
 from accelscope.top.view.model import (
     ClusterSums,
     DeviceView,

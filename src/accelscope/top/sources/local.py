@@ -12,8 +12,7 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
-from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import Query
+from accelscope.top.sources.source import Query, node_view
 from accelscope.top.view.model import NodeView, View, ViewKind
 
 SOURCE = "this node"
