@@ -28,7 +28,8 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.model.wire import SCHEMA_VERSION, documentation, objects, snapshot_document
+from accelscope.model.documentation import documentation, objects
+from accelscope.model.wire import SCHEMA_VERSION, snapshot_document
 from accelscope.serve.message import Limits
 
 _GPU = "nvidia:GPU-d92a11cc-3c07-4b1e-9d6a-0a1f5f0e7c21"

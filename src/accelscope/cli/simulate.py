@@ -190,7 +190,7 @@ async def _serve(fleet: "SimulatedFleet") -> None:
         for cluster_id, cluster in fleet.clusters.items():
             print(f"{cluster_id}: {len(cluster.nodes)} nodes at {fleet.urls[cluster_id]}")
         print(f"\nTo read it with a fleet:\n\n  accelscope fleet --clusters-file {fleet.clusters_file}\n")
-        print("running; press Ctrl-C to end", flush=True)
+        print("moving; press Ctrl-C to end", flush=True)
         await stop.wait()
 
 
@@ -384,7 +384,7 @@ def _run(arguments: argparse.Namespace) -> int:
             cluster = stack.enter_context(SimulatedCluster(node, node.folder / "kubernetes"))
             settings |= cluster.agent_settings()
         _print_directions(node, settings)
-        print("running; press Ctrl-C to end", flush=True)
+        print("moving; press Ctrl-C to end", flush=True)
         node.run(stop, arguments.period)
     return 0
 

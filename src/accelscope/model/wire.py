@@ -1,4 +1,4 @@
-"""Conversion of model objects to and from plain JSON values, and the documentation of their fields.
+"""Conversion of model objects to and from plain JSON values.
 
 The dataclasses define the format: a dataclass becomes an object with the names of its fields, a tuple a list,
 an enum its value. Fields that are `None` or empty are left out. `/snapshot`, `accelscope parse` and the fleet
@@ -9,14 +9,11 @@ ignore it, and leave out devices of unknown vendors with a remark. Removing a fi
 increments the major version; readers reject documents of another major version.
 """
 
-import ast
 import contextlib
-import inspect
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -213,53 +210,3 @@ def _remark(devices: Counter[str]) -> str | None:
 
 def _quoted(word: str) -> str:
     return json.dumps(word[:_NAME_LIMIT])
-
-
-# --- documentation --------------------------------------------------------
-# Descriptions of objects and fields, read from the source of the dataclasses. A string below a field
-# describes that field. Python drops such strings when it compiles, so they use no memory in a running agent.
-# The reference pages and the OpenAPI document are generated from them.
-
-
-_ABSENT = " Absent: "  # begins an optional last sentence: when the field is absent
-
-
-@dataclass(frozen=True, slots=True)
-class Documentation:
-    about: str
-    fields: Mapping[str, str]
-    absent: Mapping[str, str]  # name of a field -> when it is absent
-
-
-def documentation(kind: type[Any]) -> Documentation:
-    [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(definition, ast.ClassDef)
-    about = " ".join((ast.get_docstring(definition) or "").split())
-    fields: dict[str, str] = {}
-    absent: dict[str, str] = {}
-    for statement, following in zip(definition.body, definition.body[1:], strict=False):
-        match statement, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                fields[name], marked, when = " ".join(text.split()).partition(_ABSENT)
-                if marked:
-                    absent[name] = when.removesuffix(".")
-    return Documentation(about, fields, absent)
-
-
-def objects(kind: type[Any]) -> list[type[Any]]:
-    """The dataclass and all dataclasses nested in it, each once."""
-    found = {kind: None}
-    for hint in get_type_hints(kind).values():
-        if is_dataclass(inner := _inner(hint)):
-            found |= dict.fromkeys(objects(inner))  # type: ignore[arg-type]
-    return list(found)
-
-
-def _inner(hint: Any) -> Any:
-    """The type in `hint | None` and in `tuple[hint, ...]`."""
-    while get_origin(hint) is not None:
-        hint = next(option for option in get_args(hint) if option is not NoneType)
-    return hint

@@ -22,7 +22,7 @@ from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, EncodedAnswer, Rou
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
 from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
-from accelscope.model.wire import Documentation, documentation, objects
+from accelscope.model.documentation import Documentation, documentation, objects
 from accelscope.vendors import declarations
 
 REFERENCE = "#/components/schemas/"  # precedes the name of a type
