@@ -407,7 +407,7 @@ class TopApp(Board):
                 self.choices.sorted_by(pane.name, Sort(pane.sort.column, reverse=not pane.sort.reverse))
             )
 
-    def on_table_title_clicked(self, message: ScreenTable.TitleClicked) -> None:
+    def on_screen_table_title_clicked(self, message: ScreenTable.TitleClicked) -> None:
         sort = self.choices.sorts.get(message.pane, DEFAULT_SORTS.get(message.pane))
         again = sort is not None and sort.column == message.column.name
         reverse = again and sort is not None and not sort.reverse
@@ -417,7 +417,7 @@ class TopApp(Board):
         if self.view is not None and self.view.overview is None:
             self._choose(replace(self.choices, tree=self.choices.tree.following))
 
-    def on_table_row_clicked(self, message: ScreenTable.RowClicked) -> None:
+    def on_screen_table_row_clicked(self, message: ScreenTable.RowClicked) -> None:
         if isinstance(message.table.entry and message.table.entry.row, DeviceRow):
             self.action_mark()
         else:

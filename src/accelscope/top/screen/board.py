@@ -111,7 +111,7 @@ class Board(App[None]):
     """
 
     class Arrived(Message):
-        """A view from the thread of the feed."""
+        """A view from the thread that reads the source."""
 
         def __init__(self, view: View, query: Query) -> None:
             super().__init__()
