@@ -11,8 +11,8 @@ from typing import Any
 from unittest import mock
 
 from accelscope.vendors.common.contract import ReaderOptions
-from accelscope.vendors.nvidia.nvml import NvmlSource
 from accelscope.vendors.nvidia.nvml_library import load_binding
+from accelscope.vendors.nvidia.reader import NvmlSource
 
 PASSES = 2  # GPM compares two samples that change places at each pass, so the calls repeat after two
 
@@ -91,7 +91,7 @@ def record(library: str) -> Recorder:
         binding.nvmlLib = recorders[-1]
         return binding
 
-    with mock.patch("accelscope.vendors.nvidia.nvml.load_binding", load_recorded):
+    with mock.patch("accelscope.vendors.nvidia.reader.load_binding", load_recorded):
         source = NvmlSource(ReaderOptions(settings={"nvml_library": library}))
         for number in range(2 * PASSES):
             if recorders:

@@ -7,7 +7,14 @@ import pytest
 from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.deadline import Calls, NoThread, Overdue, StillRunning, call_detached, call_with_deadline
+from accelscope.deadline import (
+    CallInProgress,
+    Calls,
+    DeadlineExceeded,
+    NoThreadAvailable,
+    call_detached,
+    call_with_deadline,
+)
 
 
 @pytest.fixture
@@ -46,10 +53,10 @@ def test_an_exception_that_is_a_result_is_returned(calls: Calls) -> None:
 
 def test_a_key_is_not_called_again_until_its_abandoned_call_returns(calls: Calls) -> None:
     gate = threading.Event()
-    with pytest.raises(Overdue, match=r"within 0\.01 s"):
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.01 s"):
         calls.call("a", gate.wait, 0.01)
     assert calls.abandoned == {"a"}
-    with pytest.raises(StillRunning):
+    with pytest.raises(CallInProgress):
         calls.call("a", lambda: 1, PATIENCE_SECONDS)
     assert calls.call("b", lambda: 2, PATIENCE_SECONDS) == 2
     assert workers() == 2, "the hung one, and one that replaces it"
@@ -64,7 +71,7 @@ def test_a_call_that_ends_its_thread_does_not_block_its_key(calls: Calls) -> Non
     def leave() -> None:
         raise SystemExit
 
-    with pytest.raises(Overdue):
+    with pytest.raises(DeadlineExceeded):
         calls.call("a", leave, 0.2)
     wait_until(lambda: not calls.abandoned)
     assert calls.call("a", lambda: 1, PATIENCE_SECONDS) == 1
@@ -96,7 +103,7 @@ def test_calls_with_different_keys_run_at_the_same_time(calls: Calls) -> None:
 
 def test_without_a_thread_nothing_is_remembered_as_running(calls: Calls) -> None:
     with no_threads():
-        with pytest.raises(NoThread, match="can't start new thread"):
+        with pytest.raises(NoThreadAvailable, match="can't start new thread"):
             calls.call("a", lambda: 1, PATIENCE_SECONDS)
         call_detached("a", lambda: None)
     assert calls.call("a", lambda: 1, PATIENCE_SECONDS) == 1

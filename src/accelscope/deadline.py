@@ -25,15 +25,15 @@ class DeadlineError(Exception):
     """The call has no result."""
 
 
-class Overdue(DeadlineError):
+class DeadlineExceeded(DeadlineError):
     """It did not return in time and was abandoned."""
 
 
-class StillRunning(DeadlineError):
+class CallInProgress(DeadlineError):
     """It was not made: an earlier call with the same key has not returned."""
 
 
-class NoThread(DeadlineError):
+class NoThreadAvailable(DeadlineError):
     """It was not made: the process can start no more threads."""
 
 
@@ -95,14 +95,14 @@ class Calls:
             self.begin(key, caught, seconds, finished.append)
             if not self._changed.wait_for(lambda: finished, seconds):
                 self._abandon(key)
-                raise Overdue(f"no answer within {seconds:g} s")
+                raise DeadlineExceeded(f"no answer within {seconds:g} s")
         return finished[0]()
 
     def begin(self, key: str, function: Callable[[], T], seconds: float, done: Callable[[T], object]) -> None:
         """Start a call and return. `function` must not raise; its result is passed to `done` in the worker's
         thread, which holds `changed` then. `done` may begin another call. Requires `changed`."""
         if key in self._running or key in self._abandoned:
-            raise StillRunning("an earlier call has not returned")
+            raise CallInProgress("an earlier call has not returned")
         call = _Call(key, function, done, self._monotonic() + seconds)
         if self._idle_workers > len(self._waiting):
             self._waiting.append(call)
@@ -110,7 +110,7 @@ class Calls:
             try:
                 threading.Thread(target=self._work, args=(call,), name=self._name, daemon=True).start()
             except RuntimeError as error:
-                raise NoThread(str(error)) from None
+                raise NoThreadAvailable(str(error)) from None
         self._running[key] = call
         self._changed.notify_all()
 
@@ -180,6 +180,6 @@ def call_with_deadline(name: str, function: Callable[[], T], seconds: float) -> 
 
 
 def call_detached(name: str, function: Callable[[], object]) -> None:
-    """Run a call whose result nobody needs, if a thread can be started."""
+    """Run a call in a thread and ignore its result. Without a free thread, do nothing."""
     with suppress(RuntimeError):
         threading.Thread(target=function, name=name, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What every parser of a saved output shares: the shape of its answer, and what it could not take."""
+"""Parsing of saved tool outputs: the result of a parser, the list of formats, and rejected lines."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +9,10 @@ from accelscope.model import Device, Process, Rejection
 from accelscope.vendors import declarations
 
 # --- json escapes ------------------------------------------------------------
-# Half characters in JSON: `\ud800` alone is allowed there, and no UTF-8 can hold what it decodes to.
+# Unpaired surrogates: JSON allows `\ud800` alone, and UTF-8 cannot encode the decoded character.
 
 
-# An escaped backslash, a pair that is one character, or a half of one; each is taken from left to right.
+# An escaped backslash, a surrogate pair, or an unpaired surrogate; matched from left to right.
 _ESCAPE = re.compile(
     r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})",
     re.ASCII,
@@ -21,19 +21,19 @@ _REPLACEMENT = r"\ufffd"
 
 
 def without_halves(text: str) -> str:
-    """The same JSON with U+FFFD for each half: one such name would cost the node its whole page."""
+    """The same JSON with U+FFFD for each unpaired surrogate. One such name would make the whole page fail."""
     if "\\ud" not in text and "\\uD" not in text:
         return text
     return _ESCAPE.sub(lambda match: _REPLACEMENT if match[1] else match[0], text)
 
 
 # --- parsed ------------------------------------------------------------
-# What a parser makes of one tool's output: the shape that `accelscope parse` prints.
+# The result of a parser: what `accelscope parse` prints.
 
 
 @dataclass(frozen=True, slots=True)
 class ParseError:
-    """The output is not a reading but a message. `reason` is a short word that can be counted."""
+    """The output is an error message instead of a reading. `reason` is a keyword for counting."""
 
     reason: str
     text: str
@@ -41,7 +41,7 @@ class ParseError:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRef:
-    """Where a process lives, as far as its cgroup or its mounts tell."""
+    """The pod and container of a process, as far as its cgroup or its mounts identify them."""
 
     pod_uid: str | None = None
     container_id: str | None = None
@@ -50,23 +50,23 @@ class ContainerRef:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Devices that the kubelet gave to a container. `device_ids` are those that the kubelet chose; the others
-    are what the plugin answered. Where it shares devices, as HAMi's does, only that names the device."""
+    """Devices that the kubelet allocated to a container. The kubelet chose `device_ids`; the other fields are
+    the device plugin's response. If the plugin shares devices (HAMi), only the response names the device."""
 
     pod_uid: str
     container_name: str
     resource_name: str
     device_ids: tuple[str, ...] = ()
-    visible_devices: tuple[str, ...] = ()  # by the variable of the vendor's runtime
+    visible_devices: tuple[str, ...] = ()  # from the variable of the vendor's runtime
     device_files: tuple[str, ...] = ()  # on the node
     cdi_devices: tuple[str, ...] = ()  # vendor.com/class=name
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParseResult:
     devices: tuple[Device, ...] = ()
     processes: tuple[Process, ...] = ()
-    containers: tuple[ContainerRef, ...] | None = None  # None: not what this source tells
+    containers: tuple[ContainerRef, ...] | None = None  # None: this format does not contain them
     allocations: tuple[DeviceGrant, ...] | None = None
     ratio: float | None = None
     versions: tuple[tuple[str, str], ...] = ()  # what of -> version
@@ -74,24 +74,24 @@ class Parsed:
     rejected: tuple[Rejection, ...] = ()
 
 
-# --- source ------------------------------------------------------------
+# --- output format ------------------------------------------------------------
 # A kind of saved output that `accelscope parse` can read.
 
 
-Parse = Callable[[str, Sequence[str] | None], Parsed]
+Parse = Callable[[str, Sequence[str] | None], ParseResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class OutputFormat:
     name: str
     summary: str
-    parse: Parse  # takes the text and, where the source takes them, the names of its columns
-    default_fields: tuple[str, ...] = ()  # columns of an output without a header, if none are named
-    tells: str = ""  # what else than devices and processes: containers, allocations, ratio or versions
-    # `accelscope capture` cuts command lines down to the program's name. An output with a "name" may list
-    # processes, so each is cut unless its vendor declares that the names in it are those of devices.
+    parse: Parse  # takes the text and, if `takes_fields`, the names of its columns
+    default_fields: tuple[str, ...] = ()  # columns of an output without a header, if the user names none
+    output: str = ""  # contents other than devices and processes: containers, allocations, ratio or versions
+    # `accelscope capture` reduces command lines to the program's name. An output with a "name" may list
+    # processes, so each name is reduced unless the vendor declares that they are names of devices.
     names_devices: bool = False
-    hide_command_lines: Callable[[str], str] | None = None  # of a form that capture/mask.py lacks
+    hide_command_lines: Callable[[str], str] | None = None  # of a form that capture/mask.py does not mask
 
     @property
     def takes_fields(self) -> bool:
@@ -102,18 +102,18 @@ class Source:
 # The saved outputs that `accelscope parse` can read, by name.
 
 
-def sources() -> Mapping[str, Source]:
-    """All sources: the vendors' in their order, then those of attribution. The parsers are imported here and
-    not before: the agent runs few of them."""
-    listed: list[Source] = []
+def sources() -> Mapping[str, OutputFormat]:
+    """All formats: the vendors' in their order, then those of attribution. Their parsers are imported here,
+    not earlier, because the agent needs few of them."""
+    listed: list[OutputFormat] = []
     for vendor in declarations().values():
         listed += vendor.load(vendor.sources)
-    listed += import_module("accelscope.attribution.sources").SOURCES
+    listed += import_module("accelscope.attribution.checkpoint").SOURCES
     return {source.name: source for source in listed}
 
 
 # --- rejections ------------------------------------------------------------
-# Lines that a parser could not take: the first ones are kept, the rest counted.
+# Lines that a parser could not parse: the first ones are kept, the others counted.
 
 
 _KEPT = 100
@@ -121,7 +121,7 @@ _LINE_LIMIT = 500
 
 
 class Rejections:
-    """Bounded, since an output may be a million lines of something else."""
+    """Bounded: an output may have a million lines that are not of this format."""
 
     def __init__(self) -> None:
         self._kept: list[Rejection] = []

@@ -1,4 +1,4 @@
-"""What this process uses itself: CPU, memory, threads, files."""
+"""CPU, memory, threads and files of this process, and the signals that end it."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_SELF = Path("/proc/self")  # its own, whatever the setting for the node's /proc says
+_SELF = Path("/proc/self")  # always this process, also if the setting for the node's /proc differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,21 @@ def _resident_bytes() -> int | None:
 
 def _open_files() -> int | None:
     try:
-        return sum(1 for _ in (_SELF / "fd").iterdir()) - 1  # without the one that lists them
+        return sum(1 for _ in (_SELF / "fd").iterdir()) - 1  # without the descriptor of this listing
     except OSError:
         return None
 
 
 # --- end signals ------------------------------------------------------------
-# Waiting to be told to end.
+# Waits for a signal to end.
 
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class EndSignals:
-    """The interpreter's own C handler writes the signal's number to the pipe, whichever thread it reached,
-    and whenever: a Python handler would have to wait until the main thread runs, which it may never do while
-    that waits for an event."""
+    """The interpreter's C handler writes the signal's number to a pipe, in whichever thread it runs. A Python
+    handler would run only in the main thread, which may be blocked while it waits for an event."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe()

@@ -11,7 +11,7 @@ from tests.patient_kubelet import patient_kubelet
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.agent.assembly import attribution_options
-from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
@@ -78,7 +78,7 @@ def _collect_with(settings: AgentSettings, node: SimulatedNode) -> Snapshot:
         attributor,
         node=node.spec.name,
         version="golden",
-        pace=Pace(60.0),
+        pace=CollectionInterval(60.0),
         changed=changed,
         publish=lambda _: None,
         clock=lambda: WALL_CLOCK,

@@ -13,7 +13,7 @@ from tests.costless import costless
 from tests.patient_kubelet import patient_kubelet
 
 from accelscope.agent.assembly import attribution_options
-from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings, ShareRatios
 from accelscope.attribution.attributor import Attributor
@@ -72,7 +72,7 @@ class Lab:
             self.attributor,
             node=spec.name,
             version="test",
-            pace=Pace(60.0),
+            pace=CollectionInterval(60.0),
             changed=changed,
             publish=lambda _: None,
         )

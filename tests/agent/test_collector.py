@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.options import AttributionOptions
@@ -53,7 +53,7 @@ class Loop:
             Attributor(AttributionOptions(node="n1", proc=Path("/nonexistent"))),
             node="n1",
             version="1",
-            pace=Pace(interval),
+            pace=CollectionInterval(interval),
             changed=self.changed,
             publish=self.snapshots.append,
             between=self._between,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accelscope.attribution.cgroup import location_from_cgroup
-from accelscope.parsing import ContainerRef, Parsed, sources
+from accelscope.parsing import ContainerRef, ParseResult, sources
 
 Beginnings = tuple[str, str, str | None]
 NO_CONTAINER = None
@@ -51,11 +51,11 @@ GRANTS = {
 }
 
 
-def parsed(source: str, text: str) -> Parsed:
+def parsed(source: str, text: str) -> ParseResult:
     return sources()[source].parse(text, None)
 
 
-def only(found: Parsed) -> ContainerRef | None:
+def only(found: ParseResult) -> ContainerRef | None:
     assert found.error is None
     assert found.containers is not None
     assert len(found.containers) <= 1

@@ -9,8 +9,8 @@ from tests.waiting import wait_until
 from accelscope.attribution.allocations import allocations
 from accelscope.attribution.device_ids import DeviceIndex
 from accelscope.attribution.options import AttributionOptions
-from accelscope.attribution.owners import NO_PODS
 from accelscope.attribution.pod_resources import Claim, ClaimDevice, ContainerResources, PodResources
+from accelscope.attribution.processes import NO_PODS
 from accelscope.attribution.watches import ClaimWatch
 from accelscope.kube.endpoint import Endpoint
 from accelscope.model import AllocationSource, Device, Vendor

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accelscope.attribution.device_ids import (
     UNRESOLVED,
     DeviceIndex,
-    Resolved,
+    ResolvedDevice,
     identities,
     resolve,
     vendor_of,
@@ -103,8 +103,8 @@ CHIPS = (ascend("a", 0, uuid=DIE), ascend("b", 1), ascend("c", 2))
 FURIOSA = (furiosa(RNGD, "rngd", "npu0"), furiosa("b" * 32, "warboy", "npu0"))
 MIXED = (*TWO_GPUS, *TWO_AMD, *CHIPS, *FURIOSA)
 
-FIRST, SECOND = Resolved(f"nvidia:{GPU_0}"), Resolved(f"nvidia:{GPU_1}")
-MIG_PART = Resolved(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
+FIRST, SECOND = ResolvedDevice(f"nvidia:{GPU_0}"), ResolvedDevice(f"nvidia:{GPU_1}")
+MIG_PART = ResolvedDevice(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ MIG_PART = Resolved(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
         ("MIG-00000000-1e1e-2d2d-3c3c-4b4b4b4b4b4b", "nvidia.com/mig-1g.10gb", UNRESOLVED),
         (OLD_MIG, "nvidia.com/mig-1g.5gb", MIG_PART),
         (f"{OLD_MIG}::1", "nvidia.com/mig-1g.5gb", MIG_PART),
-        (f"MIG-{GPU_1}/2/1", "nvidia.com/gpu", Resolved(SECOND.device, "nvidia:part-2-1")),
+        (f"MIG-{GPU_1}/2/1", "nvidia.com/gpu", ResolvedDevice(SECOND.device, "nvidia:part-2-1")),
         (f"MIG-{GPU_1}/9/0", "nvidia.com/gpu", SECOND),  # the instance is not shown, its GPU is
         (f"MIG-{GPU_0.replace('1', '9')}/1/0", "nvidia.com/gpu", UNRESOLVED),
         ("nvidia0", "nvidia.com/gpu", SECOND),
@@ -154,7 +154,7 @@ MIG_PART = Resolved(f"nvidia:{GPU_1}", f"nvidia:{MIG_UUID}")
         ("::", "nvidia.com/gpu", UNRESOLVED),
     ],
 )
-def test_nvidia(device_id: str, resource: str | None, expected: Resolved) -> None:
+def test_nvidia(device_id: str, resource: str | None, expected: ResolvedDevice) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
@@ -174,46 +174,46 @@ def test_nvidia(device_id: str, resource: str | None, expected: Resolved) -> Non
         (GPU_0, (), UNRESOLVED),
     ],
 )
-def test_nvidia_on_other_nodes(device_id: str, devices: Sequence[Device], expected: Resolved) -> None:
+def test_nvidia_on_other_nodes(device_id: str, devices: Sequence[Device], expected: ResolvedDevice) -> None:
     assert resolve(device_id, "nvidia.com/gpu", DeviceIndex(devices)) == expected
 
 
 @pytest.mark.parametrize(
     ("device_id", "resource", "expected"),
     [
-        ("0000:03:00.0", "amd.com/gpu", Resolved("amd:x0")),
-        ("0000:03:00.0", None, Resolved("amd:x0")),
-        ("03:00.0", "amd.com/gpu", Resolved("amd:x0")),
+        ("0000:03:00.0", "amd.com/gpu", ResolvedDevice("amd:x0")),
+        ("0000:03:00.0", None, ResolvedDevice("amd:x0")),
+        ("03:00.0", "amd.com/gpu", ResolvedDevice("amd:x0")),
         ("0000:04:00.0", "amd.com/gpu", UNRESOLVED),
         ("0000:10:00.0", "amd.com/gpu", UNRESOLVED),  # there is one, but not AMD's
         # Cut into eight, the address is the first of the parts.
-        ("0000:83:00.0", "amd.com/cpx_nps4", Resolved("amd:x1", "amd:x1/0")),
-        ("renderD136", "amd.com/gpu", Resolved("amd:x1", "amd:x1/0")),
-        ("renderD128", "amd.com/gpu", Resolved("amd:x0")),
+        ("0000:83:00.0", "amd.com/cpx_nps4", ResolvedDevice("amd:x1", "amd:x1/0")),
+        ("renderD136", "amd.com/gpu", ResolvedDevice("amd:x1", "amd:x1/0")),
+        ("renderD128", "amd.com/gpu", ResolvedDevice("amd:x0")),
         ("renderD129", "amd.com/gpu", UNRESOLVED),
         ("renderD128", "gpu.intel.com/i915", UNRESOLVED),
         ("amdgpu_xcp_1", "amd.com/cpx_nps4", UNRESOLVED),  # of which of two?
         ("0", "amd.com/gpu", UNRESOLVED),
     ],
 )
-def test_amd(device_id: str, resource: str | None, expected: Resolved) -> None:
+def test_amd(device_id: str, resource: str | None, expected: ResolvedDevice) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
 @pytest.mark.parametrize(
     ("device_id", "resource", "expected"),
     [
-        ("0000:03:00.0", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/0")),
-        ("amdgpu_xcp_0", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/1")),
-        ("amdgpu_xcp_6", "amd.com/cpx_nps4", Resolved("amd:x0", "amd:x0/7")),
-        ("0000:83:00.0", "amd.com/gpu", Resolved("amd:x1", "amd:x1/0")),
-        ("amdgpu_xcp_7", "amd.com/gpu", Resolved("amd:x1", "amd:x1/1")),
-        ("amdgpu_xcp_7", None, Resolved("amd:x1", "amd:x1/1")),
+        ("0000:03:00.0", "amd.com/cpx_nps4", ResolvedDevice("amd:x0", "amd:x0/0")),
+        ("amdgpu_xcp_0", "amd.com/cpx_nps4", ResolvedDevice("amd:x0", "amd:x0/1")),
+        ("amdgpu_xcp_6", "amd.com/cpx_nps4", ResolvedDevice("amd:x0", "amd:x0/7")),
+        ("0000:83:00.0", "amd.com/gpu", ResolvedDevice("amd:x1", "amd:x1/0")),
+        ("amdgpu_xcp_7", "amd.com/gpu", ResolvedDevice("amd:x1", "amd:x1/1")),
+        ("amdgpu_xcp_7", None, ResolvedDevice("amd:x1", "amd:x1/1")),
         ("amdgpu_xcp_8", "amd.com/gpu", UNRESOLVED),  # there, but no part of a GPU cut into two
         ("amdgpu_xcp_7", "nvidia.com/gpu", UNRESOLVED),
     ],
 )
-def test_parts_of_several_amd_gpus(device_id: str, resource: str | None, expected: Resolved) -> None:
+def test_parts_of_several_amd_gpus(device_id: str, resource: str | None, expected: ResolvedDevice) -> None:
     cut = (amd("x0", "0000:03:00.0", 128, 8, first_xcp=0), amd("x1", "0000:83:00.0", 136, 2, first_xcp=7))
     assert resolve(device_id, resource, DeviceIndex((*TWO_GPUS, *cut))) == expected
 
@@ -225,63 +225,63 @@ def test_an_ambiguous_partition_name_is_not_resolved() -> None:
 
 def test_a_partition_that_the_only_amd_gpu_does_not_have() -> None:
     devices = DeviceIndex([amd("x0", "0000:03:00.0", 128, 2, first_xcp=0)])
-    assert resolve("amdgpu_xcp_0", "amd.com/gpu", devices) == Resolved("amd:x0", "amd:x0/1")
+    assert resolve("amdgpu_xcp_0", "amd.com/gpu", devices) == ResolvedDevice("amd:x0", "amd:x0/1")
     assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == UNRESOLVED
 
 
 def test_a_part_of_the_only_amd_gpu() -> None:
     devices = DeviceIndex((*TWO_GPUS, TWO_AMD[1]))
-    assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == Resolved("amd:x1")
-    assert resolve("amdgpu_xcp_1", None, devices) == Resolved("amd:x1")
+    assert resolve("amdgpu_xcp_1", "amd.com/gpu", devices) == ResolvedDevice("amd:x1")
+    assert resolve("amdgpu_xcp_1", None, devices) == ResolvedDevice("amd:x1")
 
 
 @pytest.mark.parametrize(
     ("device_id", "resource", "expected"),
     [
-        ("Ascend910-0", "huawei.com/Ascend910", Resolved("ascend:a")),
-        ("Ascend910-2", "huawei.com/Ascend910", Resolved("ascend:c")),
+        ("Ascend910-0", "huawei.com/Ascend910", ResolvedDevice("ascend:a")),
+        ("Ascend910-2", "huawei.com/Ascend910", ResolvedDevice("ascend:c")),
         ("Ascend910-3", "huawei.com/Ascend910", UNRESOLVED),
-        ("Ascend310P-1", "huawei.com/Ascend310P", Resolved("ascend:b")),
-        ("Ascend910-0", None, Resolved("ascend:a")),
+        ("Ascend310P-1", "huawei.com/Ascend310P", ResolvedDevice("ascend:b")),
+        ("Ascend910-0", None, ResolvedDevice("ascend:a")),
         ("Ascend910-0", "nvidia.com/gpu", UNRESOLVED),
-        ("Ascend910-2c-100-1", "huawei.com/Ascend910-2c", Resolved("ascend:b")),
-        ("Ascend310P-2c-100-0", "huawei.com/Ascend310P-2c", Resolved("ascend:a")),
-        ("Ascend310P-4c.3cpu.ndvpp-118-2", "huawei.com/Ascend310P-4c.3cpu.ndvpp", Resolved("ascend:c")),
+        ("Ascend910-2c-100-1", "huawei.com/Ascend910-2c", ResolvedDevice("ascend:b")),
+        ("Ascend310P-2c-100-0", "huawei.com/Ascend310P-2c", ResolvedDevice("ascend:a")),
+        ("Ascend310P-4c.3cpu.ndvpp-118-2", "huawei.com/Ascend310P-4c.3cpu.ndvpp", ResolvedDevice("ascend:c")),
         ("Ascend910-100-0", "huawei.com/Ascend910", UNRESOLVED),
-        ("npu-1", "huawei.com/npu", Resolved("ascend:b")),
+        ("npu-1", "huawei.com/npu", ResolvedDevice("ascend:b")),
         ("npu-1", "example.com/npu", UNRESOLVED),
         ("0", "huawei.com/Ascend910", UNRESOLVED),
-        (DIE, "huawei.com/Ascend910B3", Resolved("ascend:a")),
-        (f"{DIE}-4", "huawei.com/Ascend910B3", Resolved("ascend:a")),
+        (DIE, "huawei.com/Ascend910B3", ResolvedDevice("ascend:a")),
+        (f"{DIE}-4", "huawei.com/Ascend910B3", ResolvedDevice("ascend:a")),
     ],
 )
-def test_ascend(device_id: str, resource: str | None, expected: Resolved) -> None:
+def test_ascend(device_id: str, resource: str | None, expected: ResolvedDevice) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
 def test_ascend_uses_the_numbers_of_device_files_if_known() -> None:
     chips = DeviceIndex((ascend("a", 0, 4), ascend("b", 1, 5), ascend("c", 5, 6)))
-    assert resolve("Ascend910-5", "huawei.com/Ascend910", chips) == Resolved("ascend:b")
+    assert resolve("Ascend910-5", "huawei.com/Ascend910", chips) == ResolvedDevice("ascend:b")
     assert resolve("Ascend910-0", "huawei.com/Ascend910", chips) == UNRESOLVED
 
 
 @pytest.mark.parametrize(
     ("device_id", "resource", "expected"),
     [
-        (RNGD, "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
-        (RNGD.lower(), "beta.furiosa.ai/npu", Resolved(f"furiosa:{RNGD}")),
-        (f"{RNGD}_cores_0-1", "furiosa.ai/rngd-2core.12gb", Resolved(f"furiosa:{RNGD}")),
-        (f"{RNGD.lower()}_cores_3", "beta.furiosa.ai/npu", Resolved(f"furiosa:{RNGD}")),
+        (RNGD, "furiosa.ai/rngd", ResolvedDevice(f"furiosa:{RNGD}")),
+        (RNGD.lower(), "beta.furiosa.ai/npu", ResolvedDevice(f"furiosa:{RNGD}")),
+        (f"{RNGD}_cores_0-1", "furiosa.ai/rngd-2core.12gb", ResolvedDevice(f"furiosa:{RNGD}")),
+        (f"{RNGD.lower()}_cores_3", "beta.furiosa.ai/npu", ResolvedDevice(f"furiosa:{RNGD}")),
         (f"{RNGD}_cores_", "beta.furiosa.ai/npu", UNRESOLVED),
         (f"{RNGD[:-1]}0_cores_0", "beta.furiosa.ai/npu", UNRESOLVED),
         (RNGD, "nvidia.com/gpu", UNRESOLVED),
-        ("npu0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
-        ("npu0pe0-1", "alpha.furiosa.ai/warboy", Resolved(f"furiosa:{'b' * 32}")),
+        ("npu0", "furiosa.ai/rngd", ResolvedDevice(f"furiosa:{RNGD}")),
+        ("npu0pe0-1", "alpha.furiosa.ai/warboy", ResolvedDevice(f"furiosa:{'b' * 32}")),
         ("npu0pe0-1", "beta.furiosa.ai/npu", UNRESOLVED),  # a Warboy and an RNGD are both npu0
         ("npu0", "example.com/npu", UNRESOLVED),
     ],
 )
-def test_furiosa(device_id: str, resource: str, expected: Resolved) -> None:
+def test_furiosa(device_id: str, resource: str, expected: ResolvedDevice) -> None:
     assert resolve(device_id, resource, DeviceIndex(MIXED)) == expected
 
 
@@ -294,13 +294,13 @@ WITHOUT_UUID = Device(
 @pytest.mark.parametrize(
     ("device_id", "resource", "expected"),
     [
-        (f"{ADDRESS}_cores_0-1", "furiosa.ai/rngd", Resolved("furiosa:card")),
-        ("npu0", "furiosa.ai/rngd", Resolved("furiosa:card")),
+        (f"{ADDRESS}_cores_0-1", "furiosa.ai/rngd", ResolvedDevice("furiosa:card")),
+        ("npu0", "furiosa.ai/rngd", ResolvedDevice("furiosa:card")),
         ("npu0pe0", "alpha.furiosa.ai/warboy", UNRESOLVED),  # the only card is of the other kind
-        ("npu0", "beta.furiosa.ai/npu", Resolved("furiosa:card")),
+        ("npu0", "beta.furiosa.ai/npu", ResolvedDevice("furiosa:card")),
     ],
 )
-def test_a_furiosa_card_without_a_uuid(device_id: str, resource: str, expected: Resolved) -> None:
+def test_a_furiosa_card_without_a_uuid(device_id: str, resource: str, expected: ResolvedDevice) -> None:
     assert resolve(device_id, resource, DeviceIndex((*TWO_GPUS, WITHOUT_UUID))) == expected
 
 
@@ -310,14 +310,14 @@ def test_a_furiosa_card_without_a_uuid(device_id: str, resource: str, expected: 
         (f"{GPU_0}-3", "nvidia.com/gpu", FIRST),
         (f"{GPU_0}-3", "volcano.sh/vgpu-number", UNRESOLVED),
         (OLD_MIG, "nvidia.com/mig-1g.5gb", MIG_PART),
-        (f"{RNGD}_cores_0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
-        (f"{ADDRESS}_cores_0", "furiosa.ai/rngd", Resolved("furiosa:card")),
-        ("renderD128", "amd.com/gpu", Resolved("amd:x0")),
-        ("npu0", "furiosa.ai/rngd", Resolved(f"furiosa:{RNGD}")),
+        (f"{RNGD}_cores_0", "furiosa.ai/rngd", ResolvedDevice(f"furiosa:{RNGD}")),
+        (f"{ADDRESS}_cores_0", "furiosa.ai/rngd", ResolvedDevice("furiosa:card")),
+        ("renderD128", "amd.com/gpu", ResolvedDevice("amd:x0")),
+        ("npu0", "furiosa.ai/rngd", ResolvedDevice(f"furiosa:{RNGD}")),
     ],
 )
 def test_the_resource_selects_the_vendor_of_an_ambiguous_id(
-    device_id: str, resource: str, expected: Resolved
+    device_id: str, resource: str, expected: ResolvedDevice
 ) -> None:
     named = (("1", GPU_0, "npu0"), ("2", GPU_1, "renderD128"), ("3", RNGD, "x"), ("4", None, "y"))
     twins = [

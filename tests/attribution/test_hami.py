@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.allocations import HamiShare, parse_hami_shares
+from accelscope.attribution.allocations import HamiAllocation, parse_hami_shares
 
 GPU = "GPU-7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 SECOND = "GPU-11112222-3333-4444-5555-666677778888"
@@ -16,7 +16,7 @@ MIG = "MIG-0a0b0c0d-3333-4444-5555-666677778888"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 MIGS = "hami.io/vgpu-mig-allocations"
 MIB = 2**20
-HALF = HamiShare(GPU, "NVIDIA", 8000 * MIB, 0.5)
+HALF = HamiAllocation(GPU, "NVIDIA", 8000 * MIB, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -28,20 +28,20 @@ HALF = HamiShare(GPU, "NVIDIA", 8000 * MIB, 0.5)
         (f"{GPU},NVIDIA,8000,50:;;", [("a", HALF)]),
         (
             f"{GPU},NVIDIA,8000,50:{SECOND},NVIDIA,1024,20:;{GPU},NVIDIA,8000,50:;",
-            [("a", HALF), ("a", HamiShare(SECOND, "NVIDIA", 1024 * MIB, 0.2)), ("b", HALF)],
+            [("a", HALF), ("a", HamiAllocation(SECOND, "NVIDIA", 1024 * MIB, 0.2)), ("b", HALF)],
         ),
         (f"{GPU},NVIDIA,8000,50:;{GPU},NVIDIA,8000,50:", [("a", HALF), ("b", HALF)]),
-        (f"{GPU},NVIDIA,0,0:;", [("a", HamiShare(GPU, "NVIDIA"))]),
-        (f"{GPU},NVIDIA,4096,0:;", [("a", HamiShare(GPU, "NVIDIA", 4096 * MIB))]),
-        (f"{GPU},NVIDIA,0,100:;", [("a", HamiShare(GPU, "NVIDIA", None, 1.0))]),
-        (f"{GPU}[1-0],NVIDIA,9856,14:;", [("a", HamiShare(GPU, "NVIDIA", 9856 * MIB, 0.14))]),
+        (f"{GPU},NVIDIA,0,0:;", [("a", HamiAllocation(GPU, "NVIDIA"))]),
+        (f"{GPU},NVIDIA,4096,0:;", [("a", HamiAllocation(GPU, "NVIDIA", 4096 * MIB))]),
+        (f"{GPU},NVIDIA,0,100:;", [("a", HamiAllocation(GPU, "NVIDIA", None, 1.0))]),
+        (f"{GPU}[1-0],NVIDIA,9856,14:;", [("a", HamiAllocation(GPU, "NVIDIA", 9856 * MIB, 0.14))]),
         (f"{GPU},NVIDIA,8000,50,later:;", [("a", HALF)]),
         (";", []),
         (";;", []),
         ("", []),
     ],
 )
-def test_shares_of_containers_in_their_order(value: str, expected: list[tuple[str, HamiShare]]) -> None:
+def test_shares_of_containers_in_their_order(value: str, expected: list[tuple[str, HamiAllocation]]) -> None:
     assert parse_hami_shares([(ALLOCATED, value)], ["a", "b"]) == (expected, [])
 
 
@@ -87,14 +87,18 @@ def test_newer_versions_list_init_containers_first() -> None:
         (f"rubbish:{GPU},NVIDIA,8000,50:;", [HALF], "'rubbish'"),
         (f"{GPU},8000,50:;", [], "id,type,memory,cores"),
         (",NVIDIA,8000,50:;", [], "id,type,memory,cores"),
-        (f"{GPU},NVIDIA,-5,50:;", [HamiShare(GPU, "NVIDIA", None, 0.5)], "'-5' is not a memory size"),
-        (f"{GPU},NVIDIA,8000,101:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'101' is not a percentage"),
-        (f"{GPU},NVIDIA,8000,x\n:;", [HamiShare(GPU, "NVIDIA", 8000 * MIB)], "'x' is not a percentage"),
+        (f"{GPU},NVIDIA,-5,50:;", [HamiAllocation(GPU, "NVIDIA", None, 0.5)], "'-5' is not a memory size"),
+        (
+            f"{GPU},NVIDIA,8000,101:;",
+            [HamiAllocation(GPU, "NVIDIA", 8000 * MIB)],
+            "'101' is not a percentage",
+        ),
+        (f"{GPU},NVIDIA,8000,x\n:;", [HamiAllocation(GPU, "NVIDIA", 8000 * MIB)], "'x' is not a percentage"),
         (f";{GPU},NVIDIA,8000,50:;", [], "container 2 of 1"),
         ("\x00" * 1000, [], "..."),
     ],
 )
-def test_malformed_shares_are_reported(value: str, kept: list[HamiShare], said: str) -> None:
+def test_malformed_shares_are_reported(value: str, kept: list[HamiAllocation], said: str) -> None:
     shares, problems = parse_hami_shares([(ALLOCATED, value)], ["a"])
     assert [share for _, share in shares] == kept
     [problem] = problems

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.attribution.jobs import read_job_mapping
+from accelscope.attribution.shares import read_job_mapping
 
 GPU = "GPU-7c1d0e52-93ab-4f0c-8e11-5a2b6c7d8e9f"
 

@@ -5,8 +5,8 @@ from typing import BinaryIO
 
 import pytest
 
-from accelscope.attribution import jobs as job_mapping
-from accelscope.attribution.jobs import JobMapping
+from accelscope.attribution import shares as job_mapping
+from accelscope.attribution.shares import JobMapping
 from accelscope.files import open_regular
 from accelscope.model import Device, Partition, Vendor
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from accelscope.attribution.cgroup import location_from_cgroup
 from accelscope.attribution.ledger import Ledger, StoredIdleTime
-from accelscope.attribution.owners import PodTable, owner_of
-from accelscope.attribution.processes import HostProcess
+from accelscope.attribution.processes import HostProcess, PodTable, owner_of
 from accelscope.attribution.usage import DeviceUse, UsageKey, uses
 from accelscope.kube.objects import KubePod, PodContainer
 from accelscope.model import (

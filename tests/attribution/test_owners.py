@@ -3,8 +3,7 @@
 import pytest
 
 from accelscope.attribution.cgroup import ProcessLocation
-from accelscope.attribution.owners import GONE, NO_PODS, OwnerCache, PodTable, owner_of
-from accelscope.attribution.processes import HostProcess
+from accelscope.attribution.processes import GONE, NO_PODS, HostProcess, OwnerCache, PodTable, owner_of
 from accelscope.kube.objects import KubePod, PodContainer
 from accelscope.model import Owner, OwnerKind, UnattributedReason
 

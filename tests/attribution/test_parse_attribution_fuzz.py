@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
 
-from accelscope.attribution.sources import SOURCES
+from accelscope.attribution.checkpoint import SOURCES
 from accelscope.model.wire import plain
 
 PARSERS = {source.name: source.parse for source in SOURCES}

@@ -26,7 +26,7 @@ from accelscope.attribution.pod_resources import (
     ResourceDevices,
     decode,
 )
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason
 
 PROTOS = Path(__file__).with_name("podresources")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice
 from accelscope.attribution.pod_resources import ClaimDevice
 from accelscope.attribution.watches import PublishedDevice, SliceTable, decode_slice, device_for
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.model import Device, Partition, Vendor
 
 GPU = "GPU-11111111-2222-3333-4444-555555555555"
@@ -58,25 +58,25 @@ def device(name: str, **attributes: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "attributes": attributes}
 
 
-def found(document: dict[str, Any], name: str, *, driver: str = DRIVER, pool: str = POOL) -> Resolved:
+def found(document: dict[str, Any], name: str, *, driver: str = DRIVER, pool: str = POOL) -> ResolvedDevice:
     return device_for(ClaimDevice(driver, pool, name), SliceTable([decode_slice(document)]), DEVICES)
 
 
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
-        ({"uuid": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
-        ({"gpu.nvidia.com/uuid": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
+        ({"uuid": {"string": GPU}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"gpu.nvidia.com/uuid": {"string": GPU}}, ResolvedDevice(f"nvidia:{GPU}")),
         (
             {"uuid": {"string": MIG}, "parentUUID": {"string": GPU}},
-            Resolved(f"nvidia:{GPU}", f"nvidia:{MIG}"),
+            ResolvedDevice(f"nvidia:{GPU}", f"nvidia:{MIG}"),
         ),
-        ({"uuid": {"string": "MIG-gone"}, "parentUUID": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
-        ({"type": {"string": "mig"}, "parentUUID": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
-        ({"resource.kubernetes.io/pciBusID": {"string": "0000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
-        ({"pciAddr": {"string": "00000000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
-        ({"gpu.nvidia.com/pciAddr": {"string": "0000:17:00.0"}}, Resolved(f"nvidia:{GPU}")),
-        ({"gpu.nvidia.com/parentUUID": {"string": GPU}}, Resolved(f"nvidia:{GPU}")),
+        ({"uuid": {"string": "MIG-gone"}, "parentUUID": {"string": GPU}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"type": {"string": "mig"}, "parentUUID": {"string": GPU}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"resource.kubernetes.io/pciBusID": {"string": "0000:17:00.0"}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"pciAddr": {"string": "00000000:17:00.0"}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"gpu.nvidia.com/pciAddr": {"string": "0000:17:00.0"}}, ResolvedDevice(f"nvidia:{GPU}")),
+        ({"gpu.nvidia.com/parentUUID": {"string": GPU}}, ResolvedDevice(f"nvidia:{GPU}")),
         ({"pciAddr": {"string": "0000:83:00.0"}}, UNRESOLVED),  # another vendor's
         ({"uuid": {"string": "GPU-other"}}, UNRESOLVED),
         ({"index": {"int": 0}, "resource.kubernetes.io/pcieRoot": {"string": "pci0000:17"}}, UNRESOLVED),
@@ -86,7 +86,7 @@ def found(document: dict[str, Any], name: str, *, driver: str = DRIVER, pool: st
         ({}, UNRESOLVED),
     ],
 )
-def test_attributes_identify_the_device(attributes: dict[str, Any], expected: Resolved) -> None:
+def test_attributes_identify_the_device(attributes: dict[str, Any], expected: ResolvedDevice) -> None:
     current = {"name": "gpu-0", "attributes": attributes}
     older = {"name": "gpu-0", "basic": {"attributes": attributes, "capacity": {}}}
     for document in (current, older):
@@ -99,7 +99,7 @@ def test_a_partition_of_an_amd_gpu_has_the_address_of_the_gpu() -> None:
         "resource.kubernetes.io/pciBusID": {"string": "0000:83:00.0"},
     }
     document = published([{"name": "gpu-9-137", "attributes": attributes}], driver="gpu.amd.com")
-    assert found(document, "gpu-9-137", driver="gpu.amd.com") == Resolved("amd:x1")
+    assert found(document, "gpu-9-137", driver="gpu.amd.com") == ResolvedDevice("amd:x1")
 
 
 @pytest.mark.parametrize("attribute", ["uuid", "parentUUID"])
@@ -109,7 +109,7 @@ def test_the_driver_selects_the_vendor_of_an_ambiguous_name(attribute: str) -> N
         for vendor in (Vendor("nvidia"), Vendor("amd"))
     )
     slices = SliceTable([decode_slice(published([device("gpu-0", **{attribute: {"string": GPU}})]))])
-    assert device_for(ClaimDevice(DRIVER, POOL, "gpu-0"), slices, twins) == Resolved("nvidia:x")
+    assert device_for(ClaimDevice(DRIVER, POOL, "gpu-0"), slices, twins) == ResolvedDevice("nvidia:x")
 
 
 def test_a_slice_has_a_uid_and_the_default_generation_is_0() -> None:

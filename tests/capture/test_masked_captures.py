@@ -10,7 +10,7 @@ from tests.conftest import captures_folder
 
 from accelscope.capture import Mask, NodeNames
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 
 # How files of the captures are named, and what they are.
 KINDS = {
@@ -47,7 +47,7 @@ def files() -> Iterator[tuple[str, str]]:
             yield name, source
 
 
-def numbers(parsed: Parsed) -> Any:
+def numbers(parsed: ParseResult) -> Any:
     return _anonymous([plain(parsed.devices), plain(parsed.processes)])
 
 
@@ -57,7 +57,7 @@ def _anonymous(value: Any) -> Any:
     return [_anonymous(item) for item in value] if isinstance(value, list) else value
 
 
-def joins(parsed: Parsed) -> list[tuple[int, ...]]:
+def joins(parsed: ParseResult) -> list[tuple[int, ...]]:
     """Which devices have which processes, without their names."""
     ids = [device.id for device in parsed.devices]
     return [tuple(n for n, id_ in enumerate(ids) if id_ == p.device) for p in parsed.processes]

@@ -15,16 +15,16 @@ from accelscope.config import (
     Choice,
     Decimal,
     Duration,
-    Kind,
     List,
     Node,
+    ValueKind,
     WholeNumber,
 )
 
 SECONDS = Duration()
 LEVEL = Choice("debug", "info", "Warning")
 
-GOOD: list[tuple[Kind[Any], str, object]] = [
+GOOD: list[tuple[ValueKind[Any], str, object]] = [
     (PORT, "9400", 9400),
     (PORT, "0", 0),
     (PORT, " 65535 ", 65535),
@@ -59,13 +59,13 @@ GOOD: list[tuple[Kind[Any], str, object]] = [
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
-def test_reads_from_text_and_from_the_file(kind: Kind[Any], text: str, value: object) -> None:
+def test_reads_from_text_and_from_the_file(kind: ValueKind[Any], text: str, value: object) -> None:
     assert kind.parse(text) == value
     assert kind.parse_node(text) == value
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
-def test_what_it_writes_it_reads_back(kind: Kind[Any], text: str, value: object) -> None:
+def test_what_it_writes_it_reads_back(kind: ValueKind[Any], text: str, value: object) -> None:
     assert kind.parse(kind.text(value)) == value
 
 
@@ -78,7 +78,7 @@ def test_what_it_writes_it_reads_back(kind: Kind[Any], text: str, value: object)
         (PATTERNS, [], ()),
     ],
 )
-def test_reads_lists_and_mappings_of_the_file(kind: Kind[Any], node: Node, value: object) -> None:
+def test_reads_lists_and_mappings_of_the_file(kind: ValueKind[Any], node: Node, value: object) -> None:
     assert kind.parse_node(node) == value
 
 
@@ -103,7 +103,7 @@ def test_reads_lists_and_mappings_of_the_file(kind: Kind[Any], node: Node, value
         *[(PATTERNS, text) for text in ("a b", "(x|y)", "a{b}", "[", "[ab]_*", "a-b")],
     ],
 )
-def test_refuses(kind: Kind[Any], text: str) -> None:
+def test_refuses(kind: ValueKind[Any], text: str) -> None:
     with pytest.raises(BadValue):
         kind.parse(text)
 
@@ -122,7 +122,7 @@ def test_refuses(kind: Kind[Any], text: str) -> None:
         (List(TEXT), [None]),
     ],
 )
-def test_refuses_shapes_that_are_not_its_own(kind: Kind[Any], node: Node) -> None:
+def test_refuses_shapes_that_are_not_its_own(kind: ValueKind[Any], node: Node) -> None:
     with pytest.raises(BadValue):
         kind.parse_node(node)
 

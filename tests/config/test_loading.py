@@ -23,10 +23,10 @@ from accelscope.config import (
     ConfigError,
     Decimal,
     Duration,
-    Kind,
     List,
-    Loaded,
+    LoadedSettings,
     Node,
+    ValueKind,
     WholeNumber,
     add_arguments,
     load,
@@ -35,7 +35,7 @@ from accelscope.config import (
 from accelscope.config.document import problem_of
 
 
-class Ratios(Kind[Mapping[str, float]]):
+class Ratios(ValueKind[Mapping[str, float]]):
     """A kind of somebody else's making, for the file only."""
 
     allowed = "a mapping of models to ratios above 0"
@@ -88,7 +88,7 @@ def parse(*words: str) -> argparse.Namespace:
 
 def load_with(
     flags: str = "", environ: Mapping[str, str] | None = None, file: Path | None = None
-) -> Loaded[Sample]:
+) -> LoadedSettings[Sample]:
     return load(Sample, parse(*flags.split()), environ or {}, str(file) if file else None)
 
 

@@ -9,13 +9,13 @@ from accelscope.config import (
     LABELS,
     PORT,
     Duration,
-    Kind,
+    ValueKind,
     reference,
     setting,
 )
 
 
-class Nested(Kind[str]):
+class Nested(ValueKind[str]):
     allowed = "a mapping a|b"
     textual = False
 

@@ -15,7 +15,7 @@ from tests.files import put
 from tests.programs import script
 from tests.waiting import wait_until
 
-from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
+from accelscope.attribution.device_ids import DeviceIndex, ResolvedDevice, resolve
 from accelscope.deviceplugin.app import Plugin
 from accelscope.deviceplugin.kubelet import Timeouts
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
@@ -249,7 +249,7 @@ def test_attribution_resolves_every_id(
     assert offers
     for each in kubelet.ids(resource):
         for one in (each, each.removesuffix("::0").removesuffix("::1")):  # with shares and without
-            assert resolve(one, resource, index) == Resolved(offers[each].device.id)  # all of it
+            assert resolve(one, resource, index) == ResolvedDevice(offers[each].device.id)  # all of it
         assert len(each) <= 63
 
 

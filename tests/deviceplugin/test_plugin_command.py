@@ -13,7 +13,7 @@ from tests.deviceplugin.fake_kubelet import FakeKubelet
 from tests.processes import signal_another_thread
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.deviceplugin.kubelet import EndpointError, check_folder
+from accelscope.deviceplugin.kubelet import PluginSocketError, check_folder
 
 COMMAND = [sys.executable, "-m", "accelscope", "device-plugin"]
 CLEAN = {"PATH": os.environ["PATH"]}
@@ -86,7 +86,7 @@ def test_the_error_about_a_folder_names_the_remedy(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(EndpointError) as caught:
+    with pytest.raises(PluginSocketError) as caught:
         check_folder(tmp_path)
     assert says in str(caught.value)
     assert ("run as root" in str(caught.value)) == (number != errno.ENOSPC)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
+from accelscope.attribution.device_ids import DeviceIndex, ResolvedDevice, resolve
 from accelscope.deviceplugin.health import DeviceHealth
 from accelscope.deviceplugin.offers import DisabledFilter, Policy, make_offers
 from accelscope.deviceplugin.settings import DisabledDevice
@@ -93,7 +93,7 @@ def test_the_id_of_an_amd_gpu(tmp_path: Path, uuid: str | None, partitions: int,
 def test_attribution_resolves_a_partitioned_amd_gpu_to_the_whole_gpu(tmp_path: Path) -> None:
     partitioned = gpu("0x9d2f7a1c0b3e4455", 8)
     [unit] = open_vendor(Vendor("amd"), Roots(dev=tmp_path)).units(partitioned, "amd.com/gpu", 0)
-    assert resolve(unit.id, "amd.com/gpu", DeviceIndex([partitioned])) == Resolved(
+    assert resolve(unit.id, "amd.com/gpu", DeviceIndex([partitioned])) == ResolvedDevice(
         partitioned.id, partition=None
     )
 

@@ -29,7 +29,7 @@ from accelscope.doctor.attribution import (
     source_advice,
 )
 from accelscope.doctor.check import Finding, warning
-from accelscope.kube.errors import Reason
+from accelscope.kube.endpoint import Reason
 from accelscope.kube.unary import UnaryReason
 from accelscope.metrics.catalogue import workloads
 from accelscope.model import (

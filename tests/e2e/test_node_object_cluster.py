@@ -30,8 +30,7 @@ from tests.sinks.go_reader import decode_chips
 from tests.waiting import wait_until
 
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason
 from accelscope.model import SinkState, Snapshot
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.description import read_node

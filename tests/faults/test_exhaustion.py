@@ -33,9 +33,8 @@ from accelscope.simulate import SimulatedNode
 from accelscope.sinks.labels import write_file
 from accelscope.sinks.sink import SinkError
 from accelscope.vendors.common.contract import Paths, ReaderError, ReaderOptions, Survey
-from accelscope.vendors.common.tool import Background
-from accelscope.vendors.nvidia import nvml
-from accelscope.vendors.nvidia.nvml import NvmlSource
+from accelscope.vendors.common.tool import PeriodicRunner
+from accelscope.vendors.nvidia.reader import NvmlSource
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
@@ -98,7 +97,7 @@ def test_claims_are_watched_once_a_thread_is_available() -> None:
 
 
 def test_a_tool_is_run_once_a_thread_is_available() -> None:
-    tool = Background(lambda: 1, 60.0, name="tool")
+    tool = PeriodicRunner(lambda: 1, 60.0, name="tool")
     with no_threads():
         assert tool.latest().failures == ("exhausted",)
     wait_until(lambda: tool.latest().value == 1)
@@ -150,7 +149,7 @@ def test_a_driver_that_cannot_be_checked_has_not_changed(
     before = source.survey()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "iterdir", refuse)
-        patch.setattr(nvml, "load_binding", refuse)
+        patch.setattr("accelscope.vendors.nvidia.reader.load_binding", refuse)
         assert source.survey() == before
     source.close()
 

@@ -7,11 +7,11 @@ import pytest
 from tools.fuzz import answers, seeds
 
 from accelscope.model import Device, Process, Rejection, Vendor
-from accelscope.parsing import Parsed, Source, sources
+from accelscope.parsing import OutputFormat, ParseResult, sources
 
 
-def device(**values: object) -> Parsed:
-    return Parsed(devices=(Device(vendor=Vendor("amd"), id="amd:x", **values),))  # type: ignore[arg-type]
+def device(**values: object) -> ParseResult:
+    return ParseResult(devices=(Device(vendor=Vendor("amd"), id="amd:x", **values),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("source", sources())
@@ -59,54 +59,54 @@ def test_the_fuzzer_knows_every_source() -> None:
         (device(board_id=3), "33"),
         (device(power_watts=1.0), "no digit"),
         (device(model="\ud800"), "1"),
-        (Parsed(processes=(Process(pid=12),)), "123"),
-        (Parsed(rejected=(Rejection("x", "not_a_row"),) * 102), ""),
-        (Parsed(rejected=(Rejection("x" * 501, "not_a_row"),)), ""),
+        (ParseResult(processes=(Process(pid=12),)), "123"),
+        (ParseResult(rejected=(Rejection("x", "not_a_row"),) * 102), ""),
+        (ParseResult(rejected=(Rejection("x" * 501, "not_a_row"),)), ""),
     ],
     ids=[
         *("not a number", "infinite", "negative", "percent", "another number", "out of nothing"),
         *("not UTF-8", "another pid", "rejections", "a long rejection"),
     ],
 )
-def test_a_wrong_answer_is_noticed(parsed: Parsed, text: str) -> None:
+def test_a_wrong_answer_is_noticed(parsed: ParseResult, text: str) -> None:
     assert list(answers.faults(parsed, text))
 
 
 @pytest.mark.parametrize(
     ("parsed", "text"),
     [
-        (Parsed(), ""),
+        (ParseResult(), ""),
         (device(index=0, power_watts=0.0), "no digit"),
         (device(temperature_celsius=-4.0), "-4"),
         (device(board_id=3), "0003"),
-        (Parsed(processes=(Process(pid=12),)), r"\u0031\u0032"),
+        (ParseResult(processes=(Process(pid=12),)), r"\u0031\u0032"),
     ],
 )
-def test_a_right_answer_is_left_alone(parsed: Parsed, text: str) -> None:
+def test_a_right_answer_is_left_alone(parsed: ParseResult, text: str) -> None:
     assert not list(answers.faults(parsed, text))
 
 
 def test_a_parser_that_takes_too_long_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "SOON_SECONDS", 0.01)
 
-    def busy(_text: str, _fields: object) -> Parsed:
+    def busy(_text: str, _fields: object) -> ParseResult:
         until = time.process_time() + 0.02
         while time.process_time() < until:
             pass
-        return Parsed()
+        return ParseResult()
 
     with pytest.raises(answers.Wrong, match="characters"):
-        answers.examine(Source("busy", "", busy), "x")
+        answers.examine(OutputFormat("busy", "", busy), "x")
 
 
 def test_columns_are_tried_where_a_source_takes_them() -> None:
     asked: list[tuple[str, object]] = []
 
-    def listening(text: str, names: object) -> Parsed:
+    def listening(text: str, names: object) -> ParseResult:
         asked.append((text, names))
-        return Parsed()
+        return ParseResult()
 
-    answers.examine(Source("csv", "", listening, default_fields=("index",)), "a,b\n1,2")
+    answers.examine(OutputFormat("csv", "", listening, default_fields=("index",)), "a,b\n1,2")
     assert asked == [("a,b\n1,2", None), ("1,2", ["a", "b"])]
 
 

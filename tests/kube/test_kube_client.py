@@ -17,8 +17,7 @@ from tests.kube.kube_server import Asked, KubeServer, Peer, hang, raw, refuse
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.kube.client import Client, Response
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import TEXT_LIMIT, KubeError, Reason
+from accelscope.kube.endpoint import TEXT_LIMIT, Endpoint, KubeError, Reason
 
 Serve = Callable[..., KubeServer]
 

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.kube.endpoint import Endpoint, EndpointError, TokenFile, in_cluster
-from accelscope.kube.errors import TEXT_LIMIT, KubeError, Reason
+from accelscope.kube.endpoint import (
+    TEXT_LIMIT,
+    Endpoint,
+    EndpointError,
+    KubeError,
+    Reason,
+    TokenFile,
+    in_cluster,
+)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ from tests.kube.kube_server import (
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError, Endpoint
 from accelscope.kube.informer import (
     LIST_SECONDS,
     BlockingInformer,

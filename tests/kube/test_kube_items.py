@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile import in_linear_time
 
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import LineSplitter, ListSplitter
 
 VALUES = st.recursive(

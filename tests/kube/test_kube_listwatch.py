@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kube.kube_server import bookmark, event, pod
 
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request
 from accelscope.kube.objects import KubePod, decode_pod
 

@@ -12,7 +12,7 @@ from accelscope.kube.message import (
     HEAD_LIMIT,
     MessageError,
     ResponseParser,
-    Truncated,
+    TruncatedMessage,
     write_request,
 )
 
@@ -116,7 +116,7 @@ def test_what_is_no_answer(content: bytes, piece: int | None) -> None:
     ],
 )
 def test_what_is_cut_off(content: bytes) -> None:
-    with pytest.raises(Truncated):
+    with pytest.raises(TruncatedMessage):
         parse(content, closed=True)
 
 

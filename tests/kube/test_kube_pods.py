@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.kube.listwatch import ListSplitter, node_path, one_node, pods_of, resource_slices_of
 from accelscope.kube.objects import KubeNode, KubePod, PodContainer, decode_node, decode_pod
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.kube.endpoint import DecodeError, KubeError, Reason
 from accelscope.kube.token_review import (
     ACCESS_REVIEWS,
     TOKEN_REVIEWS,

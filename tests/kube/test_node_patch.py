@@ -8,8 +8,7 @@ import pytest
 from tests.kube.kube_server import KubeServer, refuse
 
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason
 from accelscope.kube.objects import annotations_patch, labels_patch, send
 
 

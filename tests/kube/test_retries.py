@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import Backoff
 
 

@@ -1,7 +1,7 @@
 """Families of sinks."""
 
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import AgentState, Counted, SinkState, Snapshot
+from accelscope.model import AgentState, ReasonCount, SinkState, Snapshot
 
 
 def test_a_sink_says_how_it_is() -> None:
@@ -11,7 +11,7 @@ def test_a_sink_says_how_it_is() -> None:
         up=False,
         reason="forbidden",
         error="x" * 300,
-        errors=(Counted("forbidden", 2), Counted("timeout", 1)),
+        errors=(ReasonCount("forbidden", 2), ReasonCount("timeout", 1)),
     )
     agent = AgentState(version="test", started_at=0)
     page = Exposition().render(Snapshot(node="n", taken_at=1, agent=agent, sinks=(ill, well)))

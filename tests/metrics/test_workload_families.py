@@ -22,7 +22,6 @@ from accelscope.model import (
     Allocation,
     AllocationSource,
     AttributionSourceState,
-    Counted,
     Device,
     DeviceBalance,
     Owner,
@@ -31,6 +30,7 @@ from accelscope.model import (
     Pod,
     PodUsage,
     Process,
+    ReasonCount,
     Snapshot,
     Unattributed,
     UnattributedReason,
@@ -325,7 +325,7 @@ def test_sources_of_attribution() -> None:
         detail="api-server",
         reason="forbidden",
         error='not allowed:\n"pods"' + "x" * 300,
-        errors=(Counted("forbidden", 3), Counted("timeout", 1)),
+        errors=(ReasonCount("forbidden", 3), ReasonCount("timeout", 1)),
     )
     recovered = replace(well, source="shares", error="no number: abc")
     prefix = "accelscope_attribution_source_"
@@ -410,7 +410,7 @@ FULL = replace(
             reason="timeout",
             error="late",
             last_success=5.0,
-            errors=(Counted("timeout", 1),),
+            errors=(ReasonCount("timeout", 1),),
         ),
     ),
 )

@@ -10,7 +10,6 @@ from accelscope.model import (
     AbsenceReason,
     AgentState,
     Clock,
-    Counted,
     Device,
     Health,
     HealthState,
@@ -18,6 +17,7 @@ from accelscope.model import (
     Process,
     ProcessType,
     ReaderState,
+    ReasonCount,
     Sensor,
     Snapshot,
     Vendor,
@@ -27,9 +27,9 @@ from accelscope.model.wire import SchemaError, drop_unknown_vendors, plain, read
 SNAPSHOT = Snapshot(
     node="node-1",
     taken_at=1000.5,
-    agent=AgentState(version="1", started_at=1.0, config_reloads=(Counted("applied", 2),)),
+    agent=AgentState(version="1", started_at=1.0, config_reloads=(ReasonCount("applied", 2),)),
     labels=(("rack", "7"),),
-    readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True, errors=(Counted("timeout", 3),)),),
+    readers=(ReaderState(vendor=Vendor("nvidia"), found=True, up=True, errors=(ReasonCount("timeout", 3),)),),
     devices=(
         Device(
             vendor=Vendor("nvidia"),

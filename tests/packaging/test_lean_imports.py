@@ -22,7 +22,7 @@ PACKAGES = [
 ]
 
 # Parts of a vendor that other commands load by name: the agent never does.
-OTHER_COMMANDS = ("capture", "doctor", "plugin", "simulated")
+OTHER_COMMANDS = ("capture", "doctor", "simulated")
 
 # Each brings megabytes, or a second way of doing what the agent does already.
 BANNED = {

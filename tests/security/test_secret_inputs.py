@@ -25,8 +25,7 @@ from accelscope.fleet.api.access import read_tokens
 from accelscope.fleet.api_server.connection import run_plugin
 from accelscope.fleet.clusters import KubeconfigAccess, load_clusters
 from accelscope.fleet.kubeconfig import CredentialPlugin, resolve
-from accelscope.kube.endpoint import EndpointError
-from accelscope.kube.errors import KubeError
+from accelscope.kube.endpoint import EndpointError, KubeError
 from accelscope.top.sources.source import Credentials, endpoint_of
 
 MARK = "hunter2MARKED"

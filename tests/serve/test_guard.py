@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.certificates import make_certificates
 
-from accelscope.serve import Continuation, Deferred, Request, Response, Route, Server, Tls, TokenFile
+from accelscope.serve import Continuation, DeferredResponse, Request, Response, Route, Server, Tls, TokenFile
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client
@@ -25,12 +25,12 @@ class Doorman:
     def __init__(self) -> None:
         self.asked = 0
 
-    def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
+    def admit(self, request: Request, proceed: Continuation) -> Response | DeferredResponse:
         self.asked += 1
         admitted = "yes" in request.query
         if "later" not in request.query:
             return proceed() if admitted else REFUSAL
-        deferred = Deferred()
+        deferred = DeferredResponse()
         threading.Timer(0.02, lambda: deferred.complete(proceed if admitted else REFUSAL)).start()
         return deferred
 
@@ -68,8 +68,8 @@ def test_open_routes_and_what_is_no_page_ask_nobody(
 
 
 def test_an_answer_may_be_waited_for_twice(serve: "Serve", connect: "Connect", doorman: Doorman) -> None:
-    def page(_: Request) -> Deferred:
-        deferred = Deferred()
+    def page(_: Request) -> DeferredResponse:
+        deferred = DeferredResponse()
         threading.Timer(0.02, lambda: deferred.complete(Response.text(200, "page"))).start()
         return deferred
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-from accelscope.serve import Deferred, Limits, Response, Server
+from accelscope.serve import DeferredResponse, Limits, Response, Server
 from accelscope.serve import server as serve_loop
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def test_two_hundred_at_once(serve: "Serve", connect: "Connect") -> None:
 
 
 def test_when_all_are_busy_the_next_is_told_503(serve: "Serve", connect: "Connect") -> None:
-    busy: Queue[Deferred] = Queue()
+    busy: Queue[DeferredResponse] = Queue()
 
-    def handler(_: object) -> Deferred:
-        deferred = Deferred()
+    def handler(_: object) -> DeferredResponse:
+        deferred = DeferredResponse()
         busy.put(deferred)
         return deferred
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelscope.serve import Request, Response
-from accelscope.serve.message import Head, Refusal, parse_head
+from accelscope.serve.message import Head, RequestError, parse_head
 
 
 def test_a_request_with_everything() -> None:
@@ -92,7 +92,7 @@ def test_who_keeps_the_connection(version: str, connection: str | None, keep_ali
     ],
 )
 def test_refusals(head: str, status: int) -> None:
-    with pytest.raises(Refusal) as raised:
+    with pytest.raises(RequestError) as raised:
         parse_head(head.encode("latin-1"))
     assert raised.value.response.status == status
 
@@ -123,7 +123,7 @@ def test_refusals(head: str, status: int) -> None:
 def test_any_bytes_are_a_request_or_a_refusal(head: bytes) -> None:
     try:
         path = parse_head(head).request.path
-    except Refusal:
+    except RequestError:
         return
     assert path.isprintable()
 

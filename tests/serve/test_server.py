@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.serve import Deferred, Limits, Request, Response, Route, ServeError, Server
+from accelscope.serve import DeferredResponse, Limits, Request, Response, Route, ServeError, Server
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Client
@@ -161,13 +161,13 @@ def test_a_failing_page_is_500_and_logged_once_per_change(
 
 
 def test_another_thread_may_give_the_answer(serve: "Serve", connect: "Connect") -> None:
-    def later(_: Request) -> Deferred:
-        deferred = Deferred()
+    def later(_: Request) -> DeferredResponse:
+        deferred = DeferredResponse()
         threading.Timer(0.05, lambda: deferred.complete(Response.text(200, "later"))).start()
         return deferred
 
-    def at_once(_: Request) -> Deferred:
-        deferred = Deferred()
+    def at_once(_: Request) -> DeferredResponse:
+        deferred = DeferredResponse()
         deferred.complete(Response.text(200, "at once"))
         deferred.complete(Response.text(200, "too late"))
         return deferred
@@ -180,7 +180,7 @@ def test_another_thread_may_give_the_answer(serve: "Serve", connect: "Connect") 
 
 
 def test_an_answer_that_does_not_come_is_503(serve: "Serve", connect: "Connect") -> None:
-    forgotten = Deferred()
+    forgotten = DeferredResponse()
     client = connect(serve({"/": lambda _: forgotten}, limits=Limits(deferred_seconds=0.1)))
     assert client.get("/").status == 503
     assert client.is_closed()
@@ -190,12 +190,12 @@ def test_an_answer_that_does_not_come_is_503(serve: "Serve", connect: "Connect")
 def test_a_client_that_leaves_while_its_answer_is_made_costs_nothing(
     serve: "Serve", connect: "Connect"
 ) -> None:
-    asked: Queue[Deferred] = Queue()
+    asked: Queue[DeferredResponse] = Queue()
 
-    def handler(request: Request) -> Response | Deferred:
+    def handler(request: Request) -> Response | DeferredResponse:
         if request.query:
             return Response.text(200, "ok")
-        deferred = Deferred()
+        deferred = DeferredResponse()
         asked.put(deferred)
         return deferred
 

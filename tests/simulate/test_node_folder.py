@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.simulate.folder import Blocking, Content, Folder, Link, Tree
+from accelscope.simulate.folder import BlockingFile, Content, Folder, Link, Tree
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def shown(root: Path) -> dict[str, object]:
             if path.is_symlink():
                 found[key] = Link(str(path.readlink()))
             elif path.is_fifo():
-                found[key] = Blocking()
+                found[key] = BlockingFile()
             elif path.is_file():
                 found[key] = path.read_bytes()
             elif not any(path.iterdir()):
@@ -36,10 +36,10 @@ def shown(root: Path) -> dict[str, object]:
 
 STATES: list[dict[str, Content]] = [
     {"sys/a": "1\n", "sys/b/c": b"\xff", "sys/b/d/e": "2\n", "proc/1/comm": "x\n"},
-    {"sys/a": Blocking(), "sys/b": Link("nowhere"), "sys/n/o": Folder()},
+    {"sys/a": BlockingFile(), "sys/b": Link("nowhere"), "sys/n/o": Folder()},
     {"sys/a": Folder(), "sys/b/c": Link("../a"), "sys/n/o/p": "deeper\n"},
-    {"sys/a/inside": "3\n", "sys/b": "now a file\n", "sys/n": Blocking()},
-    {"sys/a": Link("b"), "sys/b": Blocking(), "sys/n": "4\n"},
+    {"sys/a/inside": "3\n", "sys/b": "now a file\n", "sys/n": BlockingFile()},
+    {"sys/a": Link("b"), "sys/b": BlockingFile(), "sys/n": "4\n"},
     {},
 ]
 
@@ -58,7 +58,7 @@ def test_any_state_follows_any_other(tmp_path: Path, afresh: bool) -> None:
 
 
 def test_unchanged_files_are_not_written(tree: Tree, tmp_path: Path) -> None:
-    wanted: dict[str, Content] = {"sys/a": "1\n", "sys/link": Link("a"), "sys/wait": Blocking()}
+    wanted: dict[str, Content] = {"sys/a": "1\n", "sys/link": Link("a"), "sys/wait": BlockingFile()}
     tree.bring_to(wanted)
     before = {name: (tmp_path / name).lstat().st_ino for name in wanted}
     tree.bring_to({**wanted, "sys/b": "2\n"})
@@ -88,7 +88,7 @@ def test_a_read_blocks_until_the_file_can_be_read_or_is_gone(
 
     for seconds in (0.2, 2.0, 20.0):
         tree = Tree(tmp_path, ("sys", "proc"))
-        tree.bring_to({"sys/temp1_input": Blocking()})
+        tree.bring_to({"sys/temp1_input": BlockingFile()})
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         reader.join(seconds)

@@ -17,15 +17,14 @@ from accelscope.config.settings import settings_of
 from accelscope.config.values import WholeNumber
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.faults import TOOL_FAULTS, PossibleFaults, lasted
-from accelscope.simulate.folder import Blocking, Content, Link
+from accelscope.simulate.folder import BlockingFile, Content, Link
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import read_devices, read_tool_cost
-from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec
+from accelscope.simulate.spec import MemoryPool, ToolCost, VendorSpec, read_devices, read_tool_cost
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
+    SimulatedHost,
     SimulatedVendor,
-    Site,
+    SimulationTime,
     Tool,
     ToolAnswer,
     simulated_names,
@@ -65,7 +64,7 @@ class AcmeReading:
 
 
 class AcmeDriver:
-    def __init__(self, spec: AcmeSpec, site: Site) -> None:
+    def __init__(self, spec: AcmeSpec, site: SimulatedHost) -> None:
         self._spec, self._site = spec, site
         broken = ToolAnswer(text="acme: broken\n", exit_code=3)
         self._tools = tuple(
@@ -76,10 +75,10 @@ class AcmeDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return tuple(tool.installed for tool in self._tools)
 
-    def readings(self, instant: Instant) -> tuple[AcmeReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[AcmeReading, ...]:
         return tuple(self._reading(slot, instant) for slot in range(self._spec.device_count))
 
-    def _reading(self, slot: int, instant: Instant) -> AcmeReading:
+    def _reading(self, slot: int, instant: SimulationTime) -> AcmeReading:
         own = [p for p in self._site.placements if p.device == slot]
         storms = lasted(instant.faults.of_device(slot), FaultKind.ECC_STORM, instant.at)
         return AcmeReading(
@@ -92,11 +91,11 @@ class AcmeDriver:
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
         return PluginDevice("acme.com/npu", f"acme{device}", -1)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         hung = {fault.device for fault in instant.active if fault.kind is FaultKind.HANG}
         for slot, reading in enumerate(readings):
-            power: Content = Blocking() if slot in hung else f"{reading.watts:.1f}\n"
+            power: Content = BlockingFile() if slot in hung else f"{reading.watts:.1f}\n"
             yield f"sys/bus/pci/devices/{reading.address}/power", power
             yield f"sys/class/acme/acme{slot}", Link(f"../../bus/pci/devices/{reading.address}")
             for pid in reading.pids:

@@ -13,11 +13,11 @@ from tests.programs import script
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.simulate import (
-    AlreadyRunning,
     CompileError,
     DescriptionError,
     Fault,
     FaultKind,
+    FolderInUse,
     SimulatedNode,
     load_node,
     ready_made,
@@ -174,7 +174,7 @@ def test_running_moves_the_node_and_takes_up_edited_faults(make_node: MakeNode) 
         wait_until(lambda: state.read_text() != before)
         other = SimulatedNode.open(node.folder)
         assert other.is_running()
-        with pytest.raises(AlreadyRunning):
+        with pytest.raises(FolderInUse):
             other.run(threading.Event())
         put(node.folder / "faults.yaml", "- {kind: lost, device: 6}\n")
         wait_until(lambda: "gpu6.fault=lost\n" in state.read_text())

@@ -14,11 +14,11 @@ from tests.sinks.snapshots import START, Clock, card, chip, npu, snapshot
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.model import (
-    Counted,
     Device,
     Health,
     HealthState,
     ReaderState,
+    ReasonCount,
     Snapshot,
     Vendor,
     identity_of,
@@ -564,7 +564,7 @@ def test_an_unexpected_error_does_not_end_the_sink(
 
     monkeypatch.setattr(sink, "_content", broken)
     sink.offer(snapshot(chip(0)))
-    wait_until(lambda: sink.state.errors == (Counted("internal", 1),))
+    wait_until(lambda: sink.state.errors == (ReasonCount("internal", 1),))
     assert (sink.state.up, sink.state.error) == (False, "ZeroDivisionError: ours")
     monkeypatch.undo()
     sink._not_before = 0.0

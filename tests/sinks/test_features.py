@@ -12,7 +12,7 @@ from tests.sinks.snapshots import card, npu
 
 from accelscope.model import Device, Health, HealthState, Vendor, identity_of
 from accelscope.sinks import DOMAINS
-from accelscope.sinks.features import (
+from accelscope.sinks.documents import (
     Machine,
     Sizes,
     Version,

@@ -12,10 +12,10 @@ from tests.kube.kube_server import refuse
 from tests.sinks.node_api import NodeApi
 from tests.sinks.snapshots import START, Clock, card, npu, snapshot
 
-from accelscope.agent.node_sinks import chosen_annotations, writer_of
+from accelscope.agent.assembly import chosen_annotations, writer_of
 from accelscope.agent.settings import AgentSettings
 from accelscope.model import Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.sinks.features import feature_labels
+from accelscope.sinks.documents import feature_labels
 from accelscope.sinks.labels import (
     FILE,
     FeatureFileSink,

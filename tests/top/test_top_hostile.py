@@ -15,15 +15,14 @@ from tests.top.views import StillSource
 from tests.waiting import wait_until
 
 from accelscope.cli.main import main
-from accelscope.kube.errors import KubeError, Reason
-from accelscope.top.once import document, page
-from accelscope.top.screen.board import Feed
+from accelscope.cli.top import document, page
+from accelscope.kube.endpoint import KubeError, Reason
+from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentPoller
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.source import Credentials, JsonResponse, Query, decode_json, endpoint_of
 from accelscope.top.view.frame import Choices, alert_lines, alerts, header
-from accelscope.top.view.history import History
-from accelscope.top.view.model import Kind, View
+from accelscope.top.view.model import History, View, ViewKind
 from accelscope.top.view.processes import Tree
 from accelscope.top.view.table import RenderContext, plain
 from accelscope.top.view.text import ASCII, UNICODE
@@ -212,7 +211,7 @@ def agent_view(body: bytes) -> View:
     poller = AgentPoller(ENDPOINT, 1.0)
     poller._client = Told({"/snapshot": body})  # type: ignore[assignment]
     poller.poll()
-    return View(kind=Kind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
+    return View(kind=ViewKind.AGENTS, title="agents", at=1.8e9, nodes=(poller.node(),))
 
 
 def fleet_view(answers: Mapping[str, bytes], query: Query) -> View:
@@ -338,10 +337,10 @@ def test_a_fault_of_our_own_is_published_and_the_feed_goes_on() -> None:
     def read(query: Query) -> View:
         if len(source.questions) < 3:
             raise RuntimeError("a fault")
-        return View(kind=Kind.LOCAL, title="n", at=1.8e9)
+        return View(kind=ViewKind.LOCAL, title="n", at=1.8e9)
 
     source = StillSource(read)
-    feed = Feed(source, Query(), 0.01, lambda view, _: seen.append(view))
+    feed = SourceReader(source, Query(), 0.01, lambda view, _: seen.append(view))
     feed.start()
     try:
         wait_until(lambda: len(seen) >= 4, "it goes on")

@@ -6,17 +6,37 @@ from typing import Any
 import pytest
 from tests.top.views import GIB, NOW, device, node, process, view
 
+from accelscope.cli.top import page
 from accelscope.model import AgentState, Device, HealthState, OwnerKind, PodUsage, Snapshot, Vendor
-from accelscope.top.once import page
-from accelscope.top.sources import fleet, from_snapshot
+from accelscope.top.sources import fleet, source
 from accelscope.top.view import devices, processes
-from accelscope.top.view.cells import conditions
 from accelscope.top.view.frame import Choices, alert_lines, alerts, api_sort, header, panes
-from accelscope.top.view.history import ALL, READINGS_LIMIT, History, sums_of
-from accelscope.top.view.model import DeviceView, Kind, NodeSums, Overview, PartitionView, Sums, View
+from accelscope.top.view.model import (
+    ALL,
+    READINGS_LIMIT,
+    DeviceView,
+    History,
+    NodeSums,
+    Overview,
+    PartitionView,
+    Sums,
+    View,
+    ViewKind,
+    sums_of,
+)
 from accelscope.top.view.overview import CLUSTER_COLUMNS, NODE_COLUMNS, cluster_row, node_row
 from accelscope.top.view.processes import Tree
-from accelscope.top.view.table import RenderContext, Sort, Span, Tone, place, plain, row_line, title_line
+from accelscope.top.view.table import (
+    RenderContext,
+    Sort,
+    Span,
+    Tone,
+    conditions,
+    place,
+    plain,
+    row_line,
+    title_line,
+)
 from accelscope.top.view.text import ASCII
 
 CONTEXT = RenderContext(ASCII, NOW)
@@ -176,7 +196,7 @@ def test_a_shared_card_is_idle_by_the_shares_of_those_who_do_nothing() -> None:
     )
     agent = AgentState(version="1", started_at=1.0)
     taken = Snapshot(node="n", taken_at=NOW, agent=agent, devices=(card, other), pod_usages=usages)
-    shown = from_snapshot.node_view(taken, key="n", source="this node", age_seconds=0.0)
+    shown = source.node_view(taken, key="n", source="this node", age_seconds=0.0)
     assert [d.idle_ratio for d in shown.devices] == pytest.approx([2 / 3, 1.0])
     text = page(view(shown), Choices(), CONTEXT, 200)
     assert "1.7 idle" in text
@@ -224,7 +244,7 @@ def test_node_that_does_not_answer_keeps_its_rows_and_says_since_when() -> None:
 )
 def test_nodes_that_were_not_read_are_counted_and_told(not_read: int, told: str) -> None:
     sums = Sums(nodes=49, nodes_not_read=not_read, devices=280)
-    shown = view(kind=Kind.FLEET, overview=Overview(sums=sums, nodes_total=49))
+    shown = view(kind=ViewKind.FLEET, overview=Overview(sums=sums, nodes_total=49))
     assert told in plain(header(shown, [], CONTEXT, 120, "")[1])
 
 
@@ -247,7 +267,7 @@ def test_what_a_fleet_does_not_list_is_counted_all_the_same() -> None:
     }
     summary: dict[str, Any] = {"total": {}, "groups": []}
     found = fleet.overview(summary, {"items": []}, health, {"items": []}, 0)
-    shown = view(kind=Kind.FLEET, overview=found)
+    shown = view(kind=ViewKind.FLEET, overview=found)
     told = alerts(shown, CONTEXT)
     assert [alert.text for alert in told] == [
         "rome: unreachable: no route",
@@ -294,7 +314,9 @@ def test_used_memory_is_set_beside_the_total_of_the_same_devices_only() -> None:
         Span("20.0/80.0G", Tone.PLAIN),
         Span("78.0G/-", Tone.WARN),  # nearly full, of devices that report both
     ]
-    assert "memory 78.0G/- " in plain(header(view(kind=Kind.FLEET, overview=found), [], CONTEXT, 120, "")[1])
+    assert "memory 78.0G/- " in plain(
+        header(view(kind=ViewKind.FLEET, overview=found), [], CONTEXT, 120, "")[1]
+    )
 
 
 def drawn(shown: DeviceView, width: int) -> tuple[str, str]:

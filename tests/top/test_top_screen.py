@@ -19,11 +19,10 @@ from textual.pilot import Pilot
 
 from accelscope.model import OwnerKind
 from accelscope.top.screen.app import TopApp
-from accelscope.top.screen.table import Lines, Table
+from accelscope.top.screen.table import Lines, ScreenTable
 from accelscope.top.sources.source import Query
 from accelscope.top.view.frame import Choices
-from accelscope.top.view.history import sums_of
-from accelscope.top.view.model import ClusterSums, Kind, NodeSums, Overview, Sums, View
+from accelscope.top.view.model import ClusterSums, NodeSums, Overview, Sums, View, ViewKind, sums_of
 from accelscope.top.view.table import plain
 from accelscope.top.view.text import ASCII
 
@@ -57,12 +56,12 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str) ->
         await pilot.pause(0.02)
 
 
-def lower(app: TopApp) -> Table:
-    return app.screen_stack[0].query_one("#lower", Table)
+def lower(app: TopApp) -> ScreenTable:
+    return app.screen_stack[0].query_one("#lower", ScreenTable)
 
 
-def upper(app: TopApp) -> Table:
-    return app.screen_stack[0].query_one("#upper", Table)
+def upper(app: TopApp) -> ScreenTable:
+    return app.screen_stack[0].query_one("#upper", ScreenTable)
 
 
 def shown(app: TopApp) -> View:
@@ -304,7 +303,7 @@ def test_processes_elsewhere_and_gone_get_none() -> None:
         assert "no signal sent: the process is on another machine" in said(app)
         assert len(app.screen_stack) == 1
 
-    play(StillSource(lambda _: own(os.getpid()), kind=Kind.AGENTS), elsewhere)
+    play(StillSource(lambda _: own(os.getpid()), kind=ViewKind.AGENTS), elsewhere)
 
     async def gone(pilot: Pilot[None], app: TopApp) -> None:
         await pilot.press("k")
@@ -317,10 +316,10 @@ def test_processes_elsewhere_and_gone_get_none() -> None:
 def fleet(query: Query) -> View:
     if query.node is not None:
         cluster, name = query.node
-        return view(replace(NODE, name=name, cluster=cluster), kind=Kind.FLEET, title="fleet")
+        return view(replace(NODE, name=name, cluster=cluster), kind=ViewKind.FLEET, title="fleet")
     names = [f"n{query.page * 2 + i}" for i in range(2)]
     return View(
-        kind=Kind.FLEET,
+        kind=ViewKind.FLEET,
         title="fleet",
         at=NOW,
         overview=Overview(
@@ -344,7 +343,7 @@ def fleet(query: Query) -> View:
 
 
 def test_fleet_turns_pages_opens_a_node_and_comes_back() -> None:
-    source = StillSource(fleet, kind=Kind.FLEET)
+    source = StillSource(fleet, kind=ViewKind.FLEET)
 
     async def steps(pilot: Pilot[None], app: TopApp) -> None:
         await pilot.pause()
@@ -386,7 +385,7 @@ def test_fleet_whose_list_became_shorter_goes_on_with_the_last_page() -> None:
         seen = state["devices"]
         await until(pilot, lambda: (sums_of(shown(app)).devices or 0) > seen + 1, "what is read after it")
 
-    play(StillSource(shrinking, kind=Kind.FLEET), steps)
+    play(StillSource(shrinking, kind=ViewKind.FLEET), steps)
 
 
 def test_cursor_stays_on_its_process_when_the_order_changes() -> None:

@@ -15,16 +15,16 @@ from tests.waiting import wait_until
 
 from accelscope.agent import assembly
 from accelscope.agent.settings import AgentSettings
+from accelscope.cli.top import page
 from accelscope.config import make
 from accelscope.kube.endpoint import EndpointError
 from accelscope.model import Device, HealthState, Reading, Vendor
 from accelscope.simulate import SimulatedNode, load_node
-from accelscope.top.once import page
-from accelscope.top.screen.board import Feed
+from accelscope.top.screen.board import SourceReader
 from accelscope.top.sources.agents import AgentsSource
 from accelscope.top.sources.fleet import FleetSource
 from accelscope.top.sources.local import LocalSource
-from accelscope.top.sources.source import Credentials, Query, Source, endpoint_of
+from accelscope.top.sources.source import Credentials, Query, ViewSource, endpoint_of
 from accelscope.top.view.frame import Choices, alerts
 from accelscope.top.view.model import NodeView, View
 from accelscope.top.view.table import RenderContext
@@ -43,7 +43,7 @@ def simulated(tmp_path: Path, native_cache: Path) -> SimulatedNode:
 
 
 @contextmanager
-def started(source: Source, interval_seconds: float = 0.2) -> Iterator[Source]:
+def started(source: ViewSource, interval_seconds: float = 0.2) -> Iterator[ViewSource]:
     source.hurry(interval_seconds)
     source.start()
     try:
@@ -59,7 +59,7 @@ def _await_agents() -> None:
         thread.join()  # they let go of their connections
 
 
-def until(source: Source, condition: Callable[[View], bool], query: Query | None = None) -> View:
+def until(source: ViewSource, condition: Callable[[View], bool], query: Query | None = None) -> View:
     seen: list[View] = []
 
     def fulfilled() -> bool:
@@ -192,7 +192,7 @@ def test_agents_are_asked_when_a_reading_is_wanted_now_however_slow_the_pace() -
     with stub_agent(stored("nvidia-mig")) as stub:
         source = agents(stub)
         source.hurry(HOUR)
-        feed = Feed(source, Query(), HOUR, lambda view, _: seen.append(view))
+        feed = SourceReader(source, Query(), HOUR, lambda view, _: seen.append(view))
         feed.start()
         try:
             wait_until(lambda: shown_now(lambda node: node.read), "the first reading")

@@ -5,7 +5,7 @@ from typing import Any
 
 from accelscope.model import HealthState
 from accelscope.top.sources.source import Query
-from accelscope.top.view.model import DeviceView, Kind, NodeView, ProcessView, Use, View
+from accelscope.top.view.model import DeviceView, NodeView, ProcessUse, ProcessView, View, ViewKind
 
 GIB = 1 << 30
 NOW = 1_800_000_000.0
@@ -26,7 +26,8 @@ def device(index: int, node: str = "n", **values: Any) -> DeviceView:
 def process(pid: int, *devices: int, node: str = "n", **values: Any) -> ProcessView:
     memory, ratio = values.pop("memory", GIB), values.pop("ratio", 0.25)
     uses = tuple(
-        Use(f"{node} nvidia:GPU-{index}", str(index), None, "compute", memory, ratio) for index in devices
+        ProcessUse(f"{node} nvidia:GPU-{index}", str(index), None, "compute", memory, ratio)
+        for index in devices
     )
     return ProcessView(key=f"{node} {pid}", node=node, pid=pid, uses=uses, **values)
 
@@ -46,14 +47,14 @@ def node(
     )
 
 
-def view(*nodes: NodeView, kind: Kind = Kind.LOCAL, **values: Any) -> View:
+def view(*nodes: NodeView, kind: ViewKind = ViewKind.LOCAL, **values: Any) -> View:
     return View(kind=kind, title=values.pop("title", "n"), at=NOW, nodes=nodes, **values)
 
 
 class StillSource:
     """Always the same view, or what a function makes of the query."""
 
-    def __init__(self, answer: View | Callable[[Query], View], kind: Kind = Kind.LOCAL) -> None:
+    def __init__(self, answer: View | Callable[[Query], View], kind: ViewKind = ViewKind.LOCAL) -> None:
         self.kind = kind
         self.title = "n"
         self.proc_root = "/proc"

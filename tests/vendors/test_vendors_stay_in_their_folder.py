@@ -198,7 +198,7 @@ def test_an_exception_is_still_needed(named: str) -> None:
         "if device.vendor == Vendor('ascend'): pass",
         "if vendor is Vendor.FURIOSA: pass",
         "def open(amd_prefix): pass",
-        "import accelscope.vendors.nvidia.nvml",
+        "import accelscope.vendors.nvidia.reader",
         "from accelscope.vendors.amd import hwmon",
         "resource = 'huawei.com/npu'",
         "from accelscope.vendors import nvidia as n",

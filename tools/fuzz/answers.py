@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed, Source
+from accelscope.parsing import OutputFormat, ParseResult
 
 # Of CPU, for the few dozen KiB that an input has at most: linear work on them is done in a tenth of it even
 # where the engine counts every branch.
@@ -26,7 +26,7 @@ class Wrong(Exception):
     """An answer that no parser may give."""
 
 
-def examine(source: Source, text: str) -> None:
+def examine(source: OutputFormat, text: str) -> None:
     """Raises Wrong, or whatever the parser raises. Where a source takes names of columns, the text's first
     line is tried as these, too."""
     _examine(source, text, None)
@@ -35,7 +35,7 @@ def examine(source: Source, text: str) -> None:
         _examine(source, rest, names.split(","))
 
 
-def _examine(source: Source, text: str, names: Sequence[str] | None) -> None:
+def _examine(source: OutputFormat, text: str, names: Sequence[str] | None) -> None:
     started = time.process_time()
     parsed = source.parse(text, names)
     taken = time.process_time() - started
@@ -45,7 +45,7 @@ def _examine(source: Source, text: str, names: Sequence[str] | None) -> None:
         raise Wrong(wrong)
 
 
-def faults(parsed: Parsed, text: str) -> Iterator[str]:
+def faults(parsed: ParseResult, text: str) -> Iterator[str]:
     """What is wrong with this answer to this text."""
     if not _can_be_written(parsed):
         yield "it cannot be written as JSON in UTF-8"
@@ -68,7 +68,7 @@ def faults(parsed: Parsed, text: str) -> Iterator[str]:
             yield f"{name} is {value}, and there is no digit in the text"
 
 
-def _can_be_written(parsed: Parsed) -> bool:
+def _can_be_written(parsed: ParseResult) -> bool:
     try:
         json.dumps(plain(parsed), allow_nan=False, ensure_ascii=False).encode()
     except ValueError:  # also of what is not UTF-8

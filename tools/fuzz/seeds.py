@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from accelscope.parsing import Source
+from accelscope.parsing import OutputFormat
 from accelscope.vendors import declarations
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -20,9 +20,9 @@ _MAX_WORDS = 400
 _CAPTURES = {"attribution": ("cgroup", "k8s")}  # a vendor's have its name
 
 
-def sources_of(package: str) -> dict[str, Source]:
+def sources_of(package: str) -> dict[str, OutputFormat]:
     """Those of one package: only its parsers are loaded."""
-    listed: tuple[Source, ...] = import_module(f"accelscope.{package}.sources").SOURCES
+    listed: tuple[OutputFormat, ...] = import_module(f"accelscope.{package}.sources").SOURCES
     return {source.name: source for source in listed}
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from accelscope import __version__
 from accelscope.agent.assembly import attribution_options, make_runners
-from accelscope.agent.collector import Collector, Pace
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.pages import Pages
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.attribution.ledger import StoredIdleTime
 from accelscope.attribution.usage import UsageKey
-from accelscope.config import Change, ConfigError, Loaded, Reloader
+from accelscope.config import Change, ConfigError, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.config.settings import flag_name, key_name
 from accelscope.files import FileWatch, warn_world_readable
@@ -47,7 +47,10 @@ _PAGE_SETTINGS = frozenset(
 
 class Agent:
     def __init__(
-        self, loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+        self,
+        loaded: LoadedSettings[AgentSettings],
+        arguments: Mapping[str, object],
+        environ: Mapping[str, str],
     ) -> None:
         settings = loaded.settings
         self._reloader = Reloader(loaded, arguments, environ)
@@ -70,7 +73,7 @@ class Agent:
             self._attributor,
             node=node,
             version=__version__,
-            pace=Pace(settings.collection_interval),
+            pace=CollectionInterval(settings.collection_interval),
             changed=changed,
             publish=self._publish,
             between=self._apply_changes,
@@ -116,7 +119,7 @@ class Agent:
     def _apply_changes(self) -> None:
         change = self._reloader.poll()
         if change is not None and change.error is not None:
-            change.say(log)
+            change.write_to(log)
             self.collector.count_reload("rejected")
         elif change is not None:
             self._apply(change)
@@ -143,7 +146,7 @@ class Agent:
     def _apply(self, change: Change[AgentSettings]) -> None:
         settings = change.settings
         configure(settings.log_level, settings.log_format)
-        self.collector.pace = Pace(settings.collection_interval)
+        self.collector.pace = CollectionInterval(settings.collection_interval)
         self.collector.labels = tuple(settings.labels.items())
         self._attributor.set_ratios(settings.shares.devices, settings.shares.models)
         if _PAGE_SETTINGS & set(change.changed):  # only then: a new page resets the counters of dialects
@@ -152,11 +155,13 @@ class Agent:
         for runner in self._runners:
             runner.deadlines = settings.deadlines
             runner.expected = settings.expected_devices
-        change.say(log)
+        change.write_to(log)
         self.collector.count_reload("applied")
 
 
-def run(loaded: Loaded[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+def run(
+    loaded: LoadedSettings[AgentSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
@@ -202,7 +207,7 @@ def _sinks(settings: AgentSettings, node: str, api_server: "Endpoint | None") ->
         or settings.feature_labels != "off"
     ):
         return ()
-    from accelscope.agent.node_sinks import make_sinks  # noqa: PLC0415 - saves memory where sinks are off
+    from accelscope.agent.assembly import make_sinks  # noqa: PLC0415 - saves memory where sinks are off
 
     return make_sinks(settings, node, api_server)
 

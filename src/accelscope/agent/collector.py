@@ -18,11 +18,11 @@ from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attribution, Attributor
 from accelscope.model import (
     AgentState,
-    Counted,
     Device,
     HealthState,
     Process,
     ReaderState,
+    ReasonCount,
     SinkState,
     Snapshot,
     counted,
@@ -38,7 +38,7 @@ MOST_PASSES = 20  # of `read_and_stop`
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CollectionInterval:
     interval_seconds: float
     jitter: float = _JITTER
 
@@ -51,12 +51,12 @@ class Collector:
         *,
         node: str,
         version: str,
-        pace: Pace,
+        pace: CollectionInterval,
         changed: threading.Condition,
         publish: Callable[[Snapshot], None],
         between: Callable[[], None] = lambda: None,
         sinks: Callable[[], tuple[SinkState, ...]] = lambda: (),
-        token_reviews: Callable[[], tuple[Counted, ...]] = lambda: (),
+        token_reviews: Callable[[], tuple[ReasonCount, ...]] = lambda: (),
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -219,7 +219,7 @@ def read_once(settings: AgentSettings, node: str) -> Snapshot:
 
 def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
     """The runners' results, after as many passes as find more devices."""
-    passes = Passes()
+    passes = PassCounter()
     with changed:
         results = _pass(runners, changed)
         while passes.needs_another(
@@ -231,7 +231,7 @@ def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> li
     return results
 
 
-class Passes:
+class PassCounter:
     """Some readers need several passes to find all devices. They get them while each pass finds more."""
 
     def __init__(self) -> None:

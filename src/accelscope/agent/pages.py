@@ -18,7 +18,7 @@ _STUCK_SECONDS = 30.0
 AGE_HEADER = "X-AccelScope-Age"
 
 
-class Collection:
+class CollectedSnapshot:
     """A snapshot with its formats, each rendered when it is first requested."""
 
     def __init__(self, snapshot: Snapshot, page: Page, made_at: float = 0.0) -> None:
@@ -55,11 +55,11 @@ class Pages:
         self._metrics_path = metrics_path
         self._moved_at = moved_at
         self._monotonic = monotonic
-        self._last: Collection | None = None
+        self._last: CollectedSnapshot | None = None
 
     def publish(self, snapshot: Snapshot) -> None:
         page = self.exposition.render(snapshot)
-        self._last = Collection(snapshot, page, self._monotonic())
+        self._last = CollectedSnapshot(snapshot, page, self._monotonic())
 
     def routes(self) -> dict[str, Handler | Route]:
         return {

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from accelscope.deadline import Calls, NoThread, call_detached
+from accelscope.deadline import Calls, NoThreadAvailable, call_detached
 from accelscope.model import (
     Device,
     EccCount,
@@ -32,7 +32,7 @@ from accelscope.model import (
     identity_of,
 )
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
-from accelscope.vendors.common.values import Growth
+from accelscope.vendors.common.values import CounterTimes
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Runner:
                 self._calls.begin(
                     key, partial(self._call, key), self._seconds(key), partial(self._finish_call, key)
                 )
-            except NoThread:  # the next pass tries again
+            except NoThreadAvailable:  # the next pass tries again
                 self._record(key, _NO_THREAD)
                 self._skip_remaining(_NO_THREAD)
             else:
@@ -353,7 +353,7 @@ class ErrorDates:
     """When the errors of one device were last seen, for drivers that only count them."""
 
     def __init__(self) -> None:
-        self._growth = Growth()
+        self._growth = CounterTimes()
 
     def fill_in(self, device: Device) -> Device:
         """Adds the dates that the reader did not set. Returns the same object if there are none to add."""

@@ -21,11 +21,11 @@ from accelscope.config import (
     Choice,
     ConfigError,
     Duration,
-    Kind,
     List,
     Node,
     Setting,
     Text,
+    ValueKind,
     WholeNumber,
     setting,
     setting_mapping,
@@ -54,7 +54,7 @@ class ShareRatios:
     models: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class _Shares(Kind[ShareRatios]):
+class _Shares(ValueKind[ShareRatios]):
     allowed = "two tables of ratios: devices (id, uuid, serial, PCI address or index) and models (patterns)"
     textual = False
 
@@ -115,7 +115,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 def _vendor_setting(declared: VendorSetting, *, group: str, reloadable: bool) -> Setting:
-    kind: Kind[Any] = PATH if declared.watched else TEXT
+    kind: ValueKind[Any] = PATH if declared.watched else TEXT
     if declared.choices:
         kind = Choice(*declared.choices)
     elif declared.pattern is not None:

@@ -10,7 +10,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from accelscope.agent.pages import AGE_HEADER, Collection
+from accelscope.agent.pages import AGE_HEADER, CollectedSnapshot
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import (
     Absence,
@@ -198,7 +198,7 @@ def reference() -> str:
 
 def _head() -> str:
     limits = Limits()
-    collection = Collection(EXAMPLE, Exposition().render(EXAMPLE))
+    collection = CollectedSnapshot(EXAMPLE, Exposition().render(EXAMPLE))
     return _HEAD.format(
         version=SCHEMA_VERSION,
         age=AGE_HEADER,

@@ -20,8 +20,7 @@ from typing import Generic, TypeVar
 
 from accelscope.config.log import fields
 from accelscope.kube.client import JSON, Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason
 from accelscope.kube.token_review import (
     ANSWER_LIMIT,
     CANNOT_REVIEW,
@@ -33,9 +32,9 @@ from accelscope.kube.token_review import (
     log_fields,
     review,
 )
-from accelscope.model import Counted
+from accelscope.model import ReasonCount
 from accelscope.rate_limit import Rate, RateLimiter
-from accelscope.serve import Continuation, Deferred, Request, Response, request_tokens, unauthorized
+from accelscope.serve import Continuation, DeferredResponse, Request, Response, request_tokens, unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ class _Review:
     token: str
     path: str
     asked_at: float
-    waiting: list[tuple[Deferred, Continuation]] = field(default_factory=list)
+    waiting: list[tuple[DeferredResponse, Continuation]] = field(default_factory=list)
 
 
 class FairQueue(Generic[T]):
@@ -202,10 +201,10 @@ class TokenReviewGuard:
         ]
 
     @property
-    def reviews(self) -> tuple[Counted, ...]:
+    def reviews(self) -> tuple[ReasonCount, ...]:
         """The number of reviews by outcome. Requests with a cached verdict need no review."""
         with self._changed:
-            return tuple(Counted(result, count) for result, count in self._counts.items())
+            return tuple(ReasonCount(result, count) for result, count in self._counts.items())
 
     def start(self) -> None:
         for thread in self._threads:
@@ -220,7 +219,7 @@ class TokenReviewGuard:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-    def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
+    def admit(self, request: Request, proceed: Continuation) -> Response | DeferredResponse:
         tokens = request_tokens(request)
         if not tokens:
             return unauthorized()
@@ -233,7 +232,9 @@ class TokenReviewGuard:
             decided = self._decide(token, request, proceed)
         return proceed() if decided is None else decided
 
-    def _decide(self, token: str, request: Request, proceed: Continuation) -> Response | Deferred | None:
+    def _decide(
+        self, token: str, request: Request, proceed: Continuation
+    ) -> Response | DeferredResponse | None:
         """None if the request is admitted."""
         key = self._verdicts.key(token, request.path)
         decision = self._verdicts.decide(key)
@@ -248,7 +249,7 @@ class TokenReviewGuard:
             self._changed.notify_all()
         if review is None or not decision.wait:
             return self._refusal(decision.known)
-        deferred = Deferred()
+        deferred = DeferredResponse()
         review.waiting.append((deferred, proceed))
         return deferred
 
@@ -360,7 +361,7 @@ def _retry_later(status: int, text: str, seconds: float) -> Response:
     return Response.text(status, text, ("Retry-After", str(max(1, round(seconds)))))
 
 
-def _answer(waiting: Iterable[tuple[Deferred, Continuation]], refusal: Response | None) -> None:
+def _answer(waiting: Iterable[tuple[DeferredResponse, Continuation]], refusal: Response | None) -> None:
     """Complete waiting requests. They are admitted if `refusal` is None."""
     for deferred, proceed in waiting:
         deferred.complete(proceed if refusal is None else refusal)

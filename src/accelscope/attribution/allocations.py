@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, resolve
-from accelscope.attribution.owners import PodTable
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, resolve
 from accelscope.attribution.pod_resources import ClaimDevice, ContainerResources, PodResources
+from accelscope.attribution.processes import PodTable
 from accelscope.kube.objects import KubePod
 from accelscope.model import Allocation, AllocationSource
 
-ClaimResolver = Callable[[ClaimDevice], Resolved]
+ClaimResolver = Callable[[ClaimDevice], ResolvedDevice]
 
 
 @dataclass(frozen=True, slots=True)
-class HamiShare:
+class HamiAllocation:
     """A device, or part of one, that a container may use."""
 
     device_id: str  # of the GPU, or of the MIG instance once it exists
@@ -116,7 +116,9 @@ def _claim_device_id(device: ClaimDevice) -> str:
     return ",".join(device.cdi)
 
 
-def _share_allocation(pod: KubePod, container: str, share: HamiShare, devices: DeviceIndex) -> Allocation:
+def _share_allocation(
+    pod: KubePod, container: str, share: HamiAllocation, devices: DeviceIndex
+) -> Allocation:
     resolved = resolve(share.device_id, None, devices)
     return Allocation(
         namespace=pod.namespace,
@@ -148,9 +150,9 @@ _MAX_QUOTED = 60
 
 def parse_hami_shares(
     annotations: Iterable[tuple[str, str]], containers: Sequence[str], init_containers: Sequence[str] = ()
-) -> tuple[list[tuple[str, HamiShare]], list[str]]:
+) -> tuple[list[tuple[str, HamiAllocation]], list[str]]:
     """Shares with their container's name, and errors. Containers are in the order of the spec."""
-    shares: list[tuple[str, HamiShare]] = []
+    shares: list[tuple[str, HamiAllocation]] = []
     problems: list[str] = []
     written = dict(annotations)
     instances = _mig_instances(written.get(_MIG_ALLOCATIONS), problems)
@@ -176,7 +178,7 @@ def parse_hami_shares(
     return shares, problems
 
 
-def _share(text: str, key: str, problems: list[str]) -> HamiShare | None:
+def _share(text: str, key: str, problems: list[str]) -> HamiAllocation | None:
     if not text:
         return None
     cells = [cell.strip() for cell in text.split(",", 4)]
@@ -190,7 +192,7 @@ def _share(text: str, key: str, problems: list[str]) -> HamiShare | None:
     if cores is None or cores > _PERCENT:
         problems.append(f"{key}: {_quote(cells[3])} is not a percentage of cores")
         cores = None
-    return HamiShare(
+    return HamiAllocation(
         device_id,
         cells[1],
         memory * _MIB if memory else None,  # 0: no limit

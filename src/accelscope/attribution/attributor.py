@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 
 from accelscope.attribution.allocations import allocations, annotation_allocations
 from accelscope.attribution.device_ids import DeviceIndex, identities
-from accelscope.attribution.jobs import JobMapping, Part
 from accelscope.attribution.ledger import Ledger, StoredIdleTime
 from accelscope.attribution.options import AttributionOptions, SourceStatus
-from accelscope.attribution.owners import GONE, NO_PODS, OwnerCache, PodTable
 from accelscope.attribution.pod_resources import PodResources, PodResourcesClient, PodResourcesPoller
-from accelscope.attribution.processes import ProcessTable
-from accelscope.attribution.shares import Shares
+from accelscope.attribution.processes import GONE, NO_PODS, OwnerCache, PodTable, ProcessTable
+from accelscope.attribution.shares import JobMapping, Part, Shares
 from accelscope.attribution.usage import DeviceUse, UsageKey, UsageSum, uses
 from accelscope.attribution.watches import ClaimWatch, NodeWatch, PodWatch, node_source, pod_source
 from accelscope.kube.unary import UnaryReason

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from accelscope.parsing import ContainerRef, Parsed, ParseError, Rejections
+from accelscope.parsing import ContainerRef, ParseError, ParseResult, Rejections
 
 UID_PATTERN = (  # some layouts mix separators; 32 digits are the config hash of a static pod
     r"[0-9a-fA-F]{8}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{4}[-_][0-9a-fA-F]{12}|[0-9a-fA-F]{32}"
@@ -107,7 +107,7 @@ def location_from_cgroup(text: str) -> ProcessLocation:
     return _location(_paths(text, None))
 
 
-def parse_cgroup(text: str) -> Parsed:
+def parse_cgroup(text: str) -> ParseResult:
     """The containers of all processes in the text. A saved file may contain several processes."""
     rejections = Rejections()
     refs: dict[ContainerRef, None] = {}
@@ -122,8 +122,8 @@ def parse_cgroup(text: str) -> Parsed:
         error = ParseError("not_a_cgroup_file", "no line has the form hierarchy:controllers:/path")
         if not text.strip("\ufeff \t\r\n"):
             error = ParseError("empty", "the file is empty")
-        return Parsed(error=error, rejected=rejections.listed())
-    return Parsed(containers=tuple(refs), rejected=rejections.listed())
+        return ParseResult(error=error, rejected=rejections.listed())
+    return ParseResult(containers=tuple(refs), rejected=rejections.listed())
 
 
 def _cgroup_blocks(text: str) -> Iterator[str]:
@@ -269,7 +269,7 @@ def location_from_mountinfo(text: str) -> ProcessLocation:
     return _read_mounts(text, None).location()
 
 
-def parse_mountinfo(text: str) -> Parsed:
+def parse_mountinfo(text: str) -> ParseResult:
     """The containers of all processes in the text. A saved file may contain several processes."""
     rejections = Rejections()
     refs: dict[ContainerRef, None] = {}
@@ -286,8 +286,8 @@ def parse_mountinfo(text: str) -> Parsed:
         )
         if not text.strip("\ufeff \t\r\n"):
             error = ParseError("empty", "the file is empty")
-        return Parsed(error=error, rejected=rejections.listed())
-    return Parsed(containers=tuple(refs), rejected=rejections.listed())
+        return ParseResult(error=error, rejected=rejections.listed())
+    return ParseResult(containers=tuple(refs), rejected=rejections.listed())
 
 
 def _mount_blocks(text: str) -> Iterator[str]:

@@ -1,17 +1,14 @@
-"""Parses the kubelet's `kubelet_internal_checkpoint`: the device ids of each container.
-
-The format is private to the kubelet, and pods that have ended remain in it for a while. The agent uses the
-pod-resources socket instead; this parser is for `accelscope parse`.
-"""
+"""The kubelet's checkpoint file, and the formats of attribution that `accelscope parse` reads."""
 
 import base64
 import json
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from accelscope.attribution import cgroup, shares
 from accelscope.attribution.pod_resources import fields, string
-from accelscope.kube.errors import DecodeError
-from accelscope.parsing import DeviceGrant, Parsed, ParseError, Rejections, without_halves
+from accelscope.kube.endpoint import DecodeError
+from accelscope.parsing import DeviceGrant, OutputFormat, ParseError, ParseResult, Rejections, without_halves
 from accelscope.vendors import declarations
 
 _LONGEST = 512  # of any name in the file
@@ -22,7 +19,7 @@ _NO_DEVICE = frozenset({"all", "none", "void"})
 _CDI_ANNOTATION = "cdi.k8s.io/"
 
 
-def parse_checkpoint(text: str) -> Parsed:
+def parse_checkpoint(text: str) -> ParseResult:
     text = text.removeprefix("\ufeff")
     if not text.strip():
         return _failed("empty", "the file is empty")
@@ -44,11 +41,11 @@ def parse_checkpoint(text: str) -> Parsed:
         )
     rejections = Rejections()
     grants = [_grant(entry, f"{_ENTRIES}[{at}]", rejections) for at, entry in enumerate(entries)]
-    return Parsed(allocations=tuple(filter(None, grants)), rejected=rejections.listed())
+    return ParseResult(allocations=tuple(filter(None, grants)), rejected=rejections.listed())
 
 
-def _failed(reason: str, text: str) -> Parsed:
-    return Parsed(error=ParseError(reason, text))
+def _failed(reason: str, text: str) -> ParseResult:
+    return ParseResult(error=ParseError(reason, text))
 
 
 def _grant(entry: object, where: str, rejections: Rejections) -> DeviceGrant | None:
@@ -158,3 +155,34 @@ def _device_ids(value: object, where: str, rejections: Rejections) -> tuple[str,
 
 def _is_name(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()
+
+
+# --- formats of accelscope parse ------------------------------------------
+
+
+SOURCES = (
+    OutputFormat(
+        "proc-cgroup",
+        "/proc/<pid>/cgroup: the pod and the container of a process",
+        lambda text, _fields: cgroup.parse_cgroup(text),
+        output="containers",
+    ),
+    OutputFormat(
+        "proc-mountinfo",
+        "/proc/<pid>/mountinfo: the same, if the cgroup file does not contain them",
+        lambda text, _fields: cgroup.parse_mountinfo(text),
+        output="containers",
+    ),
+    OutputFormat(
+        "kubelet-checkpoint",
+        "the kubelet's kubelet_internal_checkpoint: device ids and devices of each container",
+        lambda text, _fields: parse_checkpoint(text),
+        output="allocations",
+    ),
+    OutputFormat(
+        "gpu-allocation",
+        "gpu_allocation.txt: the number of shares per device",
+        lambda text, _fields: shares.parse_gpu_allocation(text),
+        output="ratio",
+    ),
+)

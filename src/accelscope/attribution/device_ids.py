@@ -19,12 +19,12 @@ _NUMBERED_COPY = re.compile(r"(.+)-[0-9]{1,6}", re.ASCII)  # HAMi: <uuid>-3
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedDevice:
     device: str | None = None  # Device.id; None: no device of this node, or several match
     partition: str | None = None  # Partition.id; None: the whole device, or the partition is unknown
 
 
-UNRESOLVED = Resolved()
+UNRESOLVED = ResolvedDevice()
 
 
 class PartitionIdentity(NamedTuple):
@@ -86,7 +86,7 @@ class DeviceIndex:
                 self._name("uuid", part.uuid and part.uuid.casefold(), device, part)
                 self._name("part", part.device_name, device, part)
 
-    def by_uuid(self, uuid: str, vendor: Vendor | None = None) -> Resolved:
+    def by_uuid(self, uuid: str, vendor: Vendor | None = None) -> ResolvedDevice:
         """A device or a partition."""
         return _resolved(self._find("uuid", uuid.casefold(), vendor))
 
@@ -101,7 +101,7 @@ class DeviceIndex:
             return only if architecture in (None, only.architecture) else None
         return found
 
-    def by_part_name(self, name: str, vendor: Vendor) -> Resolved:
+    def by_part_name(self, name: str, vendor: Vendor) -> ResolvedDevice:
         """By a partition's device name. A vendor's only device matches if its reader reports no names."""
         found = _resolved(self._find("part", name, vendor))
         only = self.only(vendor)
@@ -123,7 +123,7 @@ class DeviceIndex:
 
     def instance(
         self, device: str | None, gpu_instance: int, compute_instance: int | None = None
-    ) -> Resolved:
+    ) -> ResolvedDevice:
         """A MIG instance of a device; the device alone if several match or the instance is not listed."""
         parts = [
             part.id
@@ -132,7 +132,7 @@ class DeviceIndex:
             for part in candidate.partitions
             if part.gpu_instance_id == gpu_instance and compute_instance in (None, part.compute_instance_id)
         ]
-        return Resolved(device, parts[0] if len(parts) == 1 else None)
+        return ResolvedDevice(device, parts[0] if len(parts) == 1 else None)
 
     def _name(
         self, kind: str, name: Hashable, device: DeviceIdentity, part: PartitionIdentity | None = None
@@ -159,10 +159,10 @@ class DeviceIndex:
 
 # A vendor's `device_ids`. Arguments: the id without its replica suffix, the resource if it is one of the
 # vendor's own (otherwise None), and the devices of the node.
-DeviceIdForms = Callable[[str, str | None, DeviceIndex], Resolved]
+DeviceIdForms = Callable[[str, str | None, DeviceIndex], ResolvedDevice]
 
 
-def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+def resolve(device_id: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
     """`resource` is the name of the id's resource, such as nvidia.com/gpu."""
     vendor = None if resource is None else vendor_of(resource)
     bare = device_id.partition(_REPLICA)[0]
@@ -197,19 +197,19 @@ def _vendors_by_domain() -> Mapping[str, Vendor]:
     }
 
 
-def first_part(device: DeviceIdentity) -> Resolved:
+def first_part(device: DeviceIdentity) -> ResolvedDevice:
     """What the vendor's plugin means by a PCI address: the device, or its first partition."""
     if not declarations()[device.vendor].first_partition_by_address or not device.partitions:
-        return Resolved(device.id)
-    return Resolved(device.id, next((part.id for part in device.partitions if part.number == 0), None))
+        return ResolvedDevice(device.id)
+    return ResolvedDevice(device.id, next((part.id for part in device.partitions if part.number == 0), None))
 
 
-def whole(device: DeviceIdentity | None) -> Resolved:
-    return UNRESOLVED if device is None else Resolved(device.id)
+def whole(device: DeviceIdentity | None) -> ResolvedDevice:
+    return UNRESOLVED if device is None else ResolvedDevice(device.id)
 
 
-def _resolved(found: tuple[DeviceIdentity, PartitionIdentity | None] | None) -> Resolved:
+def _resolved(found: tuple[DeviceIdentity, PartitionIdentity | None] | None) -> ResolvedDevice:
     if found is None:
         return UNRESOLVED
     device, part = found
-    return Resolved(device.id, None if part is None else part.id)
+    return ResolvedDevice(device.id, None if part is None else part.id)

@@ -60,8 +60,8 @@ class Ledger:
             for key, joules in self._energy.items()
             if key in shown or (key.namespace, key.pod) in pods
         }
-        held = {key for use in uses.values() for key in use.allocations}
-        self._active_at = {key: at for key, at in self._active_at.items() if key in held}
+        allocated = {key for use in uses.values() for key in use.allocations}
+        self._active_at = {key: at for key, at in self._active_at.items() if key in allocated}
         self._accounts = {device: self._accounts[device] for device in uses if device in self._accounts}
         for account in self._accounts.values():  # the share of a removed pod becomes idle energy
             account.shares = {key: share for key, share in account.shares.items() if key in self._energy}

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from accelscope.attribution.options import SourceStatus
-from accelscope.deadline import Calls, NoThread
-from accelscope.kube.errors import DecodeError
+from accelscope.deadline import Calls, NoThreadAvailable
+from accelscope.kube.endpoint import DecodeError
 from accelscope.kube.unary import UnaryError, UnaryReason, unary_call
 from accelscope.model import AttributionSourceState
 
@@ -126,7 +126,7 @@ class PodResourcesPoller:
                 return
             try:
                 self._calls.begin("", self._list, math.inf, self._update)
-            except NoThread as error:  # the next collection tries again
+            except NoThreadAvailable as error:  # the next collection tries again
                 self._status.failed("exhausted", f"the agent could not start a thread: {error}")
 
     def latest(self, wait_seconds: float) -> tuple[PodResources, ...]:

@@ -202,11 +202,11 @@ class DeviceUse:
         return used - sum(counted)
 
 
-def _may_be(seen: UsageKey, held: UsageKey) -> bool:
+def _may_be(seen: UsageKey, allocated: UsageKey) -> bool:
     return (
-        (seen.namespace, seen.pod) == (held.namespace, held.pod)
-        and seen.container in (held.container, "")
-        and (seen.partition == held.partition or "" in (seen.partition, held.partition))
+        (seen.namespace, seen.pod) == (allocated.namespace, allocated.pod)
+        and seen.container in (allocated.container, "")
+        and (seen.partition == allocated.partition or "" in (seen.partition, allocated.partition))
     )
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Generic, TypeVar
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, vendor_of
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, vendor_of
 from accelscope.attribution.options import AttributionOptions, PodSource
-from accelscope.attribution.owners import PodTable
 from accelscope.attribution.pod_resources import ClaimDevice
+from accelscope.attribution.processes import PodTable
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError, Endpoint
 from accelscope.kube.informer import (
     BlockingInformer,
     poll_kubelet_pods,
@@ -180,7 +179,7 @@ class SliceTable:
         return self._devices.get((driver, pool, device))
 
 
-def device_for(claimed: ClaimDevice, slices: SliceTable, devices: DeviceIndex) -> Resolved:
+def device_for(claimed: ClaimDevice, slices: SliceTable, devices: DeviceIndex) -> ResolvedDevice:
     """The device of this node that a claim means; UNRESOLVED if no slice has it or no device matches."""
     vendor = vendor_of(claimed.driver)
     published = slices.find(claimed.driver, claimed.pool, claimed.device)
@@ -190,11 +189,11 @@ def device_for(claimed: ClaimDevice, slices: SliceTable, devices: DeviceIndex) -
         return found
     if published.parent_uuid is not None:
         # A MIG instance that is created when it is claimed has no uuid yet when it is published.
-        return Resolved(devices.by_uuid(published.parent_uuid, vendor).device)
+        return ResolvedDevice(devices.by_uuid(published.parent_uuid, vendor).device)
     if published.pci_address is not None:
         # All parts of a GPU have its address, so the partition is unknown.
         device = devices.by_pci(published.pci_address, vendor)
-        return UNRESOLVED if device is None else Resolved(device.id)
+        return UNRESOLVED if device is None else ResolvedDevice(device.id)
     return UNRESOLVED
 
 
@@ -248,7 +247,7 @@ class ClaimWatch:
         self._slices: _Slices | None = None
         self.is_needed = False  # a pod has or had a claim, and there is an API server
 
-    def resolve(self, device: ClaimDevice, index: DeviceIndex) -> Resolved:
+    def resolve(self, device: ClaimDevice, index: DeviceIndex) -> ResolvedDevice:
         if self._slices is None:
             if not self._options.resource_slices or self._options.api_server is None:
                 return UNRESOLVED

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from accelscope.capture.plan import Command, Plan, Tree
 from accelscope.deadline import call_with_deadline
 from accelscope.model import Vendor
-from accelscope.parsing import Source, sources
+from accelscope.parsing import OutputFormat, sources
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.files import read_whole
 from accelscope.vendors.common.tool import Tool
@@ -216,7 +216,7 @@ def _summary(one: Gathered) -> str:
     return f"{name}: {len((one.text or '').encode())} bytes{failed}"
 
 
-def pids_in(one: Gathered, known: Mapping[str, Source]) -> set[int]:
+def pids_in(one: Gathered, known: Mapping[str, OutputFormat]) -> set[int]:
     """Processes in an output, as far as it can be parsed."""
     source = known.get(one.source)
     if source is None or not one.text:

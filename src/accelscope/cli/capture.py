@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.cli.output import Refused, Unwritable, refuse
+from accelscope.cli.output import ArgumentsError, OutputError, refuse
 from accelscope.config import ConfigError, add_arguments, load
 
 _NOTHING = 1
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             return _dry_run(settings)
         return _capture(arguments, settings)
-    except (ConfigError, Refused) as error:
+    except (ConfigError, ArgumentsError) as error:
         return refuse("capture", error)
 
 
@@ -91,7 +91,7 @@ def _capture(arguments: argparse.Namespace, settings: AgentSettings) -> int:
 
     to_stdout = arguments.output == "-"
     if not to_stdout and Path(arguments.output).exists():
-        raise Refused(f"{arguments.output} already exists; choose another file with --output")
+        raise ArgumentsError(f"{arguments.output} already exists; choose another file with --output")
     if arguments.no_mask:
         _say("NOT MASKED: the archive will contain names, serial numbers and command lines of this node")
     options = replace(settings.reader_options, tool_timeout_seconds=_TOOL_SECONDS)
@@ -123,7 +123,7 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
         with _kept_if_whole(name), os.fdopen(descriptor, "wb") as opened:
             yield opened
     except OSError as error:
-        raise Refused(f"cannot write {name}: {error.strerror}") from None
+        raise ArgumentsError(f"cannot write {name}: {error.strerror}") from None
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def _standard_output() -> Iterator[IO[bytes]]:
         with open(sys.stdout.fileno(), "wb", closefd=False) as opened:
             yield opened
     except OSError as error:
-        raise Unwritable(error) from None
+        raise OutputError(error) from None
 
 
 @contextmanager

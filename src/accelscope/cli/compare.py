@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelscope.cli.connection import add_connection
-from accelscope.cli.output import Refused, refuse
+from accelscope.cli.output import ArgumentsError, refuse
 from accelscope.config import Decimal, Duration, argument
 from accelscope.vendors import dialect_declarations
 
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.insecure:
             print("accelscope compare: warning: server certificates are not verified", file=sys.stderr)
         scrapes = _scrapes(old, new, arguments.interval)
-    except (Refused, comparing.PageError) as error:
+    except (ArgumentsError, comparing.PageError) as error:
         return refuse("compare", error)
     found = comparing.compare(
         *scrapes,
@@ -140,9 +140,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.old == arguments.new == "-":
-        raise Refused("only one of OLD and NEW can be standard input")
+        raise ArgumentsError("only one of OLD and NEW can be standard input")
     if arguments.client_key and not arguments.client_certificate:
-        raise Refused("--client-key requires --client-certificate")
+        raise ArgumentsError("--client-key requires --client-certificate")
 
 
 def _dialect(name: str | None, old: "Page") -> "KnownDialect | None":
@@ -159,10 +159,10 @@ def _source(arguments: argparse.Namespace, side: str, text: str, token_file: str
     is_url = text.startswith(("http://", "https://"))
     if not is_url and (text == "-" or Path(text).exists()):
         if token_file is not None:
-            raise Refused(f"a token file for {side} requires a URL; {text} is none")
+            raise ArgumentsError(f"a token file for {side} requires a URL; {text} is none")
         return Source(text)
     if not is_url and _HOST_AND_PORT.match(text) is None:
-        raise Refused(f"{text}: no such file; a URL begins with http:// or https://")
+        raise ArgumentsError(f"{text}: no such file; a URL begins with http:// or https://")
     credentials = Credentials(
         token_file=token_file,
         ca_file=arguments.client_ca_file,
@@ -173,14 +173,14 @@ def _source(arguments: argparse.Namespace, side: str, text: str, token_file: str
     try:
         return Source(text, endpoint_of(text, credentials), arguments.timeout)
     except (EndpointError, ValueError) as error:
-        raise Refused(str(error)) from None
+        raise ArgumentsError(str(error)) from None
 
 
 def _scrapes(old: "Source", new: "Source", interval: float | None) -> "tuple[Scrape, Scrape]":
     from accelscope import compare as comparing  # noqa: PLC0415
 
     if interval is not None and (old.endpoint is None or new.endpoint is None):
-        raise Refused("--interval requires URLs: a saved page does not change")
+        raise ArgumentsError("--interval requires URLs: a saved page does not change")
     begun = time.monotonic()
     first = [comparing.Scrape(page) for page in _read(old, new)]
     if interval is None:

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         try:
             return app.run(loaded, given, os.environ)
-        except kubelet.EndpointError as error:
+        except kubelet.PluginSocketError as error:
             return refuse("device-plugin", error)
     except (ConfigError, ServeError) as error:
         return refuse("device-plugin", error)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.cli.output import refuse, to_the_end
-from accelscope.config import ConfigError, Loaded, add_arguments, load
+from accelscope.config import ConfigError, LoadedSettings, add_arguments, load
 from accelscope.model import Snapshot
 
 _FAILED = 1
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> tuple[int, bool]:
     """The exit code, and whether a call into a driver hangs."""
+    from accelscope.agent.assembly import features  # noqa: PLC0415
     from accelscope.agent.collector import read_once  # noqa: PLC0415 - --help and bad settings need none of it
-    from accelscope.agent.node_sinks import features  # noqa: PLC0415
 
     logging.getLogger("accelscope").addHandler(logging.NullHandler())  # problems are printed below
     node = settings.node_name or socket.gethostname()
@@ -89,9 +89,8 @@ def _discover(settings: AgentSettings, form: str, writer: "_Writer | None") -> t
 class _Writer:
     """Created before the node is read, so that invalid settings are reported first. Raises ConfigError."""
 
-    def __init__(self, loaded: Loaded[AgentSettings]) -> None:
-        from accelscope.agent.assembly import attribution_options  # noqa: PLC0415
-        from accelscope.agent.node_sinks import writer_of  # noqa: PLC0415
+    def __init__(self, loaded: LoadedSettings[AgentSettings]) -> None:
+        from accelscope.agent.assembly import attribution_options, writer_of  # noqa: PLC0415
         from accelscope.kube.client import Client  # noqa: PLC0415
 
         settings = loaded.settings
@@ -107,7 +106,7 @@ class _Writer:
 
     def write(self, labels: Mapping[str, str]) -> int:
         """The exit code."""
-        from accelscope.kube.errors import KubeError  # noqa: PLC0415
+        from accelscope.kube.endpoint import KubeError  # noqa: PLC0415
         from accelscope.sinks.labels import apply_labels, write_file  # noqa: PLC0415
         from accelscope.sinks.sink import SinkError  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ import sys
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.cli.output import refuse, to_the_end
-from accelscope.config import ConfigError, Loaded, add_arguments, load
+from accelscope.config import ConfigError, LoadedSettings, add_arguments, load
 
 DESCRIPTION = """\
 Check this node with the settings of the agent, and print what was found, what is
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     return to_the_end(lambda: _examine(loaded, as_json=arguments.json))
 
 
-def _examine(loaded: Loaded[AgentSettings], *, as_json: bool) -> tuple[int, bool]:
+def _examine(loaded: LoadedSettings[AgentSettings], *, as_json: bool) -> tuple[int, bool]:
     """The exit code, and whether a call hangs."""
     from accelscope import doctor  # noqa: PLC0415 - not needed for --help and invalid settings
 

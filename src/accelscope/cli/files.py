@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import accelscope
-from accelscope.cli.output import Refused, refuse
+from accelscope.cli.output import ArgumentsError, refuse
 
 # Name -> path below the folder, description.
 FILES = {
@@ -49,27 +49,27 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(arguments: argparse.Namespace) -> int:
     try:
         _print_or_copy(arguments.name, arguments.to)
-    except Refused as refusal:
+    except ArgumentsError as refusal:
         return refuse("files", refusal)
     return 0
 
 
 def _print_or_copy(name: str | None, copy: Path | None) -> None:
     if name is None and copy is not None:
-        raise Refused(f"--to requires a NAME: {', '.join(FILES)}")
+        raise ArgumentsError(f"--to requires a NAME: {', '.join(FILES)}")
     if name is None:
         print(_LISTING)
         return
     folder = installed_files()
     if folder is None:
-        raise Refused(
+        raise ArgumentsError(
             "this installation, such as a container image, has no files; use a wheel or the sources"
         )
     found = folder / FILES[name][0]
     if copy is None:
         print(found)
     elif copy.exists():
-        raise Refused(f"{copy} already exists; choose another folder with --to")
+        raise ArgumentsError(f"{copy} already exists; choose another folder with --to")
     else:
         _copy(found, copy)
 
@@ -91,7 +91,7 @@ def _copy(found: Path, copy: Path) -> None:
                     place = folder / name
                     shutil.copy2(Path(folder_name, name), place)
         except OSError as error:
-            raise Refused(f"cannot write {place}: {error.strerror or error}") from None
+            raise ArgumentsError(f"cannot write {place}: {error.strerror or error}") from None
         undo.pop_all()
 
 

@@ -63,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
         if self._given is not None:  # one of the two rounds of parse_known_intermixed_args
             return super().parse_known_args(args, namespace)
         self._given = list(sys.argv[1:] if args is None else args)
-        # Options may stand between positional arguments, but not before a command, and not together with --,
+        # Options may be between positional arguments, but not before a command, and not together with --,
         # which argparse drops in its first round.
         mixed = self._has_words and self._options is None and "--" not in self._given
         parse = super().parse_known_intermixed_args if mixed else super().parse_known_args

@@ -12,7 +12,7 @@ from accelscope.vendors.common.tool import end_running_tools, start_no_more_tool
 _FAILED, _READER_GONE = 2, 141
 
 
-class Unwritable(Exception):
+class OutputError(Exception):
     """Standard output cannot be written. Not an OSError, because commands handle those as errors of files."""
 
     def __init__(self, error: OSError) -> None:
@@ -21,7 +21,7 @@ class Unwritable(Exception):
 
 
 class _Output:
-    """Standard output, which fails with Unwritable."""
+    """Standard output, which fails with OutputError."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -30,13 +30,13 @@ class _Output:
         try:
             return self._stream.write(text)
         except OSError as error:
-            raise Unwritable(error) from None
+            raise OutputError(error) from None
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError as error:
-            raise Unwritable(error) from None
+            raise OutputError(error) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -50,7 +50,7 @@ def to_the_last_line(command: Callable[[], int]) -> int:
     sys.stdout = output
     try:
         return written(_ended(command))
-    except Unwritable as failure:
+    except OutputError as failure:
         return _report(failure)
     finally:
         if sys.stdout is output:
@@ -71,7 +71,7 @@ def written(code: int) -> int:
     """Flush the output and return the exit code."""
     try:
         _flush()
-    except Unwritable as failure:
+    except OutputError as failure:
         return _report(failure)
     return code
 
@@ -81,7 +81,7 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _report(failure: Unwritable) -> int:
+def _report(failure: OutputError) -> int:
     _drop(sys.stdout)
     if failure.reader_gone:  # `accelscope parse ... | head`
         return _READER_GONE
@@ -121,7 +121,7 @@ def to_the_end(command: Callable[[], tuple[int, bool]]) -> int:
     return code
 
 
-class Refused(Exception):
+class ArgumentsError(Exception):
     """Invalid arguments. The text says what to change."""
 
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accelscope.cli.output import Refused, refuse
+from accelscope.cli.output import ArgumentsError, refuse
 from accelscope.config import quoted
 from accelscope.model import Device, HealthState
 from accelscope.model.wire import plain
-from accelscope.parsing import DeviceGrant, Parsed, Source, sources
+from accelscope.parsing import DeviceGrant, OutputFormat, ParseResult, sources
 
 _LIMIT_BYTES = 64 * 2**20
 
@@ -46,13 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
         source = _source(arguments.source)
         fields = _fields(source, arguments.fields)
         parsed = source.parse(_text(arguments.file), fields)
-    except Refused as refusal:
+    except ArgumentsError as refusal:
         return refuse("parse", refusal)
     print(json.dumps(document(source, parsed), indent=2, ensure_ascii=False, allow_nan=False))
     return 0 if parsed.error is None else 1
 
 
-def document(source: Source, parsed: Parsed) -> dict[str, Any]:
+def document(source: OutputFormat, parsed: ParseResult) -> dict[str, Any]:
     return {
         "source": source.name,
         "devices": [_device(device) for device in parsed.devices],
@@ -63,9 +63,9 @@ def document(source: Source, parsed: Parsed) -> dict[str, Any]:
     }
 
 
-def _further_keys(source: Source, parsed: Parsed) -> dict[str, Any]:
+def _further_keys(source: OutputFormat, parsed: ParseResult) -> dict[str, Any]:
     """Lists are present even if the text could not be parsed, like `devices`."""
-    match source.tells:
+    match source.output:
         case "containers":
             return {"containers": plain(parsed.containers or ())}
         case "allocations":
@@ -84,7 +84,7 @@ def _grant(grant: DeviceGrant) -> dict[str, Any]:
 
 def _device(device: Device) -> dict[str, Any]:
     written: dict[str, Any] = plain(device)
-    del written["stale"]  # says something of a reader that tried and failed; here there is none
+    del written["stale"]  # the state of a reader; here there is none
     if device.health.state is HealthState.UNKNOWN and device.health.reason is None:
         del written["health"]
     return written
@@ -101,23 +101,23 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _source(name: str | None) -> Source:
+def _source(name: str | None) -> OutputFormat:
     known = sources()
     if name is None:
-        raise Refused(f"name a source: {', '.join(known)}")
+        raise ArgumentsError(f"name a source: {', '.join(known)}")
     if name not in known:
-        raise Refused(f"unknown source {quoted(name)}; allowed: {', '.join(known)}")
+        raise ArgumentsError(f"unknown source {quoted(name)}; allowed: {', '.join(known)}")
     return known[name]
 
 
-def _fields(source: Source, text: str | None) -> list[str] | None:
+def _fields(source: OutputFormat, text: str | None) -> list[str] | None:
     if text is None:
         return None
     if not source.takes_fields:
-        raise Refused(f"{source.name} names its own columns: leave out --fields")
+        raise ArgumentsError(f"{source.name} names its own columns: leave out --fields")
     fields = [field.strip() for field in text.split(",")]
     if not all(fields):
-        raise Refused(f"--fields {quoted(text)} has an empty name; write them as index,uuid,name")
+        raise ArgumentsError(f"--fields {quoted(text)} has an empty name; write them as index,uuid,name")
     return fields
 
 
@@ -129,9 +129,9 @@ def _text(file: str) -> str:
             with Path(file).open("rb") as opened:
                 content = opened.read(_LIMIT_BYTES + 1)
     except OSError as error:
-        raise Refused(f"cannot read {file}: {error.strerror}") from None
+        raise ArgumentsError(f"cannot read {file}: {error.strerror}") from None
     if len(content) > _LIMIT_BYTES:
-        raise Refused(f"{file} is larger than {_LIMIT_BYTES // 2**20} MiB, which no tool's output is")
+        raise ArgumentsError(f"{file} is larger than {_LIMIT_BYTES // 2**20} MiB, which no tool's output is")
     # A redirection in Windows PowerShell writes UTF-16 with a byte order mark.
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return content.decode(encoding, errors="replace")

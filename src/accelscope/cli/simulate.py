@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelscope.cli.output import missing, refuse
-from accelscope.config import BadValue, Choice, Duration, Kind, WholeNumber, argument
+from accelscope.config import BadValue, Choice, Duration, ValueKind, WholeNumber, argument
 from accelscope.config.settings import key_name
 from accelscope.simulate import (
-    AlreadyRunning,
     CompileError,
     DescriptionError,
     Fault,
     FaultKind,
+    FolderInUse,
     SimulatedNode,
     load_node,
     ready_made,
@@ -34,7 +34,7 @@ from accelscope.simulate.fleet.faults import (
     write_faults,
 )
 from accelscope.simulate.fleet.recording import RecordingError
-from accelscope.simulate.section import Options
+from accelscope.simulate.spec import Options
 from accelscope.simulate.vendor import simulated_names
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ examples:
 """
 
 
-class _ErrorCode(Kind[int]):
+class _ErrorCode(ValueKind[int]):
     """Decimal, or hexadecimal with 0x."""
 
     allowed = "a number such as 31 or 0x80e01801"
@@ -162,12 +162,12 @@ def run_fleet(arguments: argparse.Namespace) -> int:
     spec = _spec(arguments)
     if arguments.port is not None and arguments.port + len(spec.clusters) - 1 > _LAST_PORT:
         raise DescriptionError(f"--port {arguments.port}: too high for {len(spec.clusters)} API servers")
-    fleet = SimulatedFleet(spec, arguments.folder, first_port=arguments.port, progress=_tell)
+    fleet = SimulatedFleet(spec, arguments.folder, first_port=arguments.port, progress=_print_progress)
     asyncio.run(_serve(fleet))
     return 0
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     print(line, flush=True)
 
 
@@ -189,8 +189,8 @@ async def _serve(fleet: "SimulatedFleet") -> None:
     async with fleet.running():
         for cluster_id, cluster in fleet.clusters.items():
             print(f"{cluster_id}: {len(cluster.nodes)} nodes at {fleet.urls[cluster_id]}")
-        print(f"\nA fleet sees them with:\n\n  accelscope fleet --clusters-file {fleet.clusters_file}\n")
-        print("moving; Ctrl-C ends it", flush=True)
+        print(f"\nTo read it with a fleet:\n\n  accelscope fleet --clusters-file {fleet.clusters_file}\n")
+        print("moving; press Ctrl-C to end", flush=True)
         await stop.wait()
 
 
@@ -318,7 +318,7 @@ def _add_fault_parser_simulate(actions: "argparse._SubParsersAction[argparse.Arg
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit code 0, 2 for something wrong in what was given, 1 for the rest."""
+    """Exit code 2 for invalid arguments or descriptions, 1 for other errors."""
     actions = {"list": _list, "show": _show, "build": _build, "run": _run, "fault": _fault}
     if arguments.action in ACTIONS and (lacking := missing("fleet")):
         return refuse("simulate", lacking)
@@ -326,11 +326,11 @@ def run(arguments: argparse.Namespace) -> int:
         return {**actions, **ACTIONS}[arguments.action](arguments)
     except DescriptionError as error:
         return refuse("simulate", error)
-    except BrokenPipeError:  # the reader of our output has gone, which is main's
+    except BrokenPipeError:  # the reader of the output is gone; main handles it
         raise
     except OSError as error:
         return _failed(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except (AlreadyRunning, CompileError, RecordingError) as error:
+    except (FolderInUse, CompileError, RecordingError) as error:
         return _failed(error)
 
 
@@ -366,7 +366,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _build(arguments: argparse.Namespace) -> int:
     node = SimulatedNode(load_node(arguments.node), arguments.folder)
     node.build(arguments.at)
-    _give_directions(node, node.agent_settings())
+    _print_directions(node, node.agent_settings())
     return 0
 
 
@@ -383,21 +383,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
             cluster = stack.enter_context(SimulatedCluster(node, node.folder / "kubernetes"))
             settings |= cluster.agent_settings()
-        _give_directions(node, settings)
-        print("moving; Ctrl-C ends it", flush=True)
+        _print_directions(node, settings)
+        print("moving; press Ctrl-C to end", flush=True)
         node.run(stop, arguments.period)
     return 0
 
 
-def _give_directions(node: SimulatedNode, settings: Mapping[str, str]) -> None:
-    """On the screen, and as a configuration file of the agent for scripts."""
+def _print_directions(node: SimulatedNode, settings: Mapping[str, str]) -> None:
+    """Print how to read the node, and write a configuration file of the agent."""
     file = node.folder / "agent.yaml"
     file.write_text("".join(f"{key_name(name)}: {json.dumps(value)}\n" for name, value in settings.items()))
     flags = [f"--{name.replace('_', '-')} {value}" for name, value in settings.items()]
-    print(f"{node.spec.name} is in {node.folder}. An agent sees it with:\n")
+    print(f"{node.spec.name} is in {node.folder}. To read it with an agent:\n")
     print("  accelscope agent \\\n    " + " \\\n    ".join(flags) + "\n")
-    print(f"or with --config-file {file}, where the same is written;")
-    print(f"and other tools with LD_LIBRARY_PATH={node.folder}/lib PATH={node.folder}/bin:$PATH", flush=True)
+    print(f"or with --config-file {file}, which contains the same settings;")
+    print(f"for other tools set LD_LIBRARY_PATH={node.folder}/lib PATH={node.folder}/bin:$PATH", flush=True)
 
 
 def _fault(arguments: argparse.Namespace) -> int:
@@ -418,7 +418,7 @@ def _fault(arguments: argparse.Namespace) -> int:
 def _change(node: SimulatedNode, faults: Iterable[Fault], *, changed: bool) -> None:
     faults = tuple(faults)
     if changed and node.is_running():
-        node.write_faults(faults)  # who keeps the node moving will see it
+        node.write_faults(faults)  # the process that runs the node reads it
     elif changed:
         node.set_faults(faults)
     print(f"set: {_named_simulate(faults)}")
@@ -429,7 +429,7 @@ def _named_simulate(faults: Iterable[Fault]) -> str:
 
 
 def _name_simulate(fault: Fault) -> str:
-    whose = [word for word in (fault.vendor, fault.tool) if word]
+    parts = [word for word in (fault.vendor, fault.tool) if word]
     if fault.device is not None:
-        whose.append(f"device {fault.device}")
-    return f"{fault.kind} of {' '.join(whose)}" if whose else str(fault.kind)
+        parts.append(f"device {fault.device}")
+    return f"{fault.kind} of {' '.join(parts)}" if parts else str(fault.kind)

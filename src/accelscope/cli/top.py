@@ -7,22 +7,86 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, make_dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from accelscope.agent.settings import GROUPS_FOR_READING, AgentSettings
 from accelscope.cli.connection import add_connection
-from accelscope.cli.output import Refused, missing, refuse, to_the_end
+from accelscope.cli.output import ArgumentsError, missing, refuse, to_the_end
 from accelscope.config import ConfigError, Duration, Setting, WholeNumber, add_arguments, argument, load
 from accelscope.config.settings import settings_of
-from accelscope.top.view.text import ASCII, UNICODE, Glyphs
+from accelscope.top.view.frame import Choices, Pane, alerts, header, panes
+from accelscope.top.view.model import History, NodeView, View, ViewKind
+from accelscope.top.view.table import Line, RenderContext, Span, Tone, place, plain, row_line, title_line
+from accelscope.top.view.text import ASCII, UNICODE, Glyphs, clean, cut
 
 if TYPE_CHECKING:
-    from accelscope.top.sources.source import Query, Source
-    from accelscope.top.view.frame import Choices
-    from accelscope.top.view.model import View
-    from accelscope.top.view.text import Glyphs
+    from accelscope.top.sources.source import Query, ViewSource
+
+
+# --- one page -------------------------------------------------------------
+# One view as plain text or JSON, for pipes and scripts.
+
+
+WIDE = 240  # columns if the width of the output is unknown
+
+
+def page(view: View, choices: Choices, context: RenderContext, width: int) -> str:
+    return "".join(f"{line}\n" for line in _lines(view, choices, context, width))
+
+
+def _lines(view: View, choices: Choices, context: RenderContext, width: int) -> Iterable[str]:
+    found = alerts(view, context)
+    yield from map(plain, header(view, found, context, width, ""))
+    for alert in found:
+        yield cut(f"{context.glyphs.alert} {clean(alert.text, context.glyphs)}", width, context.glyphs)
+    for pane in panes(view, choices, context):
+        yield ""
+        yield from map(plain, table(pane, context, width))
+
+
+def table(pane: Pane[Any], context: RenderContext, width: int) -> list[Line]:
+    rows = pane.rows
+    if not rows and not pane.entries:
+        return [[Span(pane.empty, Tone.DIM)]]
+    columns = [column for column in pane.columns if column.name != "trend"]  # needs several readings
+    placed = place(columns, rows, width, context)
+    lines = [title_line(placed, context, None)] if rows else []
+    for entry in pane.entries:
+        if entry.row is not None:
+            lines.append(row_line(placed, entry.row, context))
+        elif entry.heading is not None:
+            lines.append(entry.heading)
+    return lines
+
+
+def was_read(view: View) -> bool:
+    """Whether anything could be read."""
+    if view.error is not None:
+        return False
+    return view.overview is not None or any(node.read and node.error is None for node in view.nodes)
+
+
+SCHEMA = "1.0"  # major.minor: a new key increments the minor version, a changed meaning the major version
+
+
+def document(view: View) -> dict[str, Any]:
+    """For --json. The documents of agents and fleets are included unchanged."""
+    made: dict[str, Any] = {"schema": SCHEMA, "kind": view.kind.value, "at": view.at}
+    if view.kind is ViewKind.FLEET:
+        made |= {"source": view.title, "error": view.error}
+        if view.overview is not None:
+            return made | dict(view.overview.documents)
+        return made | {"nodes": [_node_document(node, "node") for node in view.nodes]}
+    return made | {"nodes": [_node_document(node, "snapshot") for node in view.nodes]}
+
+
+def _node_document(node: NodeView, key: str) -> dict[str, Any]:
+    return {"source": node.source, "error": node.error, "age_seconds": node.age_seconds, key: node.document}
+
+
+# --- command --------------------------------------------------------------
 
 
 DESCRIPTION = """\
@@ -162,7 +226,7 @@ def run(arguments: argparse.Namespace) -> int:
         if _is_remote(arguments):
             return show(arguments, source, query)
         return to_the_end(lambda: (show(arguments, source, query), _hangs(source)))
-    except (ConfigError, Refused) as error:
+    except (ConfigError, ArgumentsError) as error:
         return refuse("top", error)
 
 
@@ -174,19 +238,19 @@ def _looks_once(arguments: argparse.Namespace) -> bool:
     return bool(arguments.json or arguments.once)
 
 
-def _hangs(source: "Source") -> bool:
+def _hangs(source: "ViewSource") -> bool:
     """Whether a call into a driver has not returned."""
     return getattr(source, "abandoned_calls", 0) > 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.fleet and arguments.urls:
-        raise Refused("--fleet and URLs of agents cannot be combined")
+        raise ArgumentsError("--fleet and URLs of agents cannot be combined")
     for flag, value in {"--node": arguments.node, "--limit": arguments.limit}.items():
         if value and not arguments.fleet:
-            raise Refused(f"{flag} requires --fleet")
+            raise ArgumentsError(f"{flag} requires --fleet")
     if arguments.once and arguments.json:
-        raise Refused("--once and --json cannot be combined")
+        raise ArgumentsError("--once and --json cannot be combined")
     given = {
         "--token-file": arguments.client_token_file,
         "--ca-file": arguments.client_ca_file,
@@ -195,12 +259,12 @@ def _check(arguments: argparse.Namespace) -> None:
     }
     for flag, value in given.items():
         if value and not _is_remote(arguments):
-            raise Refused(f"{flag} requires URLs of agents, or --fleet")
+            raise ArgumentsError(f"{flag} requires URLs of agents, or --fleet")
     if arguments.client_key and not arguments.client_certificate:
-        raise Refused("--client-key requires --client-certificate")
+        raise ArgumentsError("--client-key requires --client-certificate")
 
 
-def _source(arguments: argparse.Namespace) -> "tuple[Source, Query]":
+def _source(arguments: argparse.Namespace) -> "tuple[ViewSource, Query]":
     from accelscope.top.sources.source import Query  # noqa: PLC0415 - not needed for --help
 
     if not _is_remote(arguments):
@@ -224,7 +288,7 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Query]":
     try:
         endpoints = [endpoint_of(url, credentials) for url in arguments.urls or [arguments.fleet]]
     except (EndpointError, ValueError) as error:
-        raise Refused(str(error)) from None
+        raise ArgumentsError(str(error)) from None
     if arguments.insecure:
         print("accelscope top: warning: server certificates are not verified", file=sys.stderr)
     if arguments.fleet:
@@ -236,9 +300,11 @@ def _source(arguments: argparse.Namespace) -> "tuple[Source, Query]":
     from accelscope.top.sources.agents import AGENTS_LIMIT, AgentsSource  # noqa: PLC0415
 
     if len(endpoints) > AGENTS_LIMIT:
-        raise Refused(f"too many agents: {len(endpoints)}, at most {AGENTS_LIMIT}; use accelscope fleet")
+        raise ArgumentsError(
+            f"too many agents: {len(endpoints)}, at most {AGENTS_LIMIT}; use accelscope fleet"
+        )
     if len({endpoint.url for endpoint in endpoints}) < len(endpoints):
-        raise Refused("duplicate URL of an agent")
+        raise ArgumentsError("duplicate URL of an agent")
     return AgentsSource(endpoints, timeout_seconds=arguments.timeout), Query()
 
 
@@ -247,7 +313,7 @@ def _node(text: str | None) -> tuple[str, str] | None:
         return None
     cluster, slash, node = text.partition("/")
     if not (cluster and slash and node):
-        raise Refused(f"--node {text}: expected CLUSTER/NODE")
+        raise ArgumentsError(f"--node {text}: expected CLUSTER/NODE")
     return cluster, node
 
 
@@ -259,18 +325,13 @@ def _choices(arguments: argparse.Namespace) -> "Choices":
 
 
 def _glyphs(arguments: argparse.Namespace) -> "Glyphs":
-    from accelscope.top.view.text import ASCII, UNICODE  # noqa: PLC0415
-
     if arguments.ascii or arguments.unicode:
         return ASCII if arguments.ascii else UNICODE
     return glyphs_for(os.environ)
 
 
-def _once(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
-    from accelscope.top import once  # noqa: PLC0415
-    from accelscope.top.once import document  # noqa: PLC0415
+def _once(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
     from accelscope.top.sources.source import read_view  # noqa: PLC0415
-    from accelscope.top.view.text import clean  # noqa: PLC0415
 
     source.start()
     try:
@@ -285,29 +346,24 @@ def _once(arguments: argparse.Namespace, source: "Source", query: "Query") -> in
                 print(f"accelscope top: {clean(error)}", file=sys.stderr)
     else:
         print(_page(arguments, view), end="")
-    return 0 if once.was_read(view) else _NOTHING
+    return 0 if was_read(view) else _NOTHING
 
 
 def _page(arguments: argparse.Namespace, view: "View") -> str:
-    from accelscope.top import once  # noqa: PLC0415
-    from accelscope.top.view.history import History  # noqa: PLC0415
-    from accelscope.top.view.table import RenderContext  # noqa: PLC0415
-
-    width = arguments.width or columns_of(sys.stdout, os.environ, once.WIDE)
+    width = arguments.width or columns_of(sys.stdout, os.environ, WIDE)
     history = History()
     history.note(view)
     context = RenderContext(_glyphs(arguments), view.at, history)
-    return once.page(view, _choices(arguments), context, width)
+    return page(view, _choices(arguments), context, width)
 
 
-def _screen(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
-
+def _screen(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Refused("the output is not a terminal; use --once or --json")
+        raise ArgumentsError("the output is not a terminal; use --once or --json")
     if is_dumb(os.environ):
         return _repeated(arguments, source, query)
     if (lacking := missing("top")) is not None:
-        raise Refused(f"{lacking}, or use --once")
+        raise ArgumentsError(f"{lacking}, or use --once")
     if arguments.no_color or is_colourless(os.environ):
         os.environ["NO_COLOR"] = "1"  # for Textual
     from accelscope.top.screen.app import TopApp  # noqa: PLC0415 - needs the extra
@@ -324,7 +380,7 @@ def _screen(arguments: argparse.Namespace, source: "Source", query: "Query") -> 
     return app.return_code or 0
 
 
-def _repeated(arguments: argparse.Namespace, source: "Source", query: "Query") -> int:
+def _repeated(arguments: argparse.Namespace, source: "ViewSource", query: "Query") -> int:
     """Print the tables again and again, for terminals without cursor movement."""
     from accelscope.top.sources.source import read_view  # noqa: PLC0415
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason
 
 SIZE_LIMIT = 32 << 20  # bytes, after decompression; a node with 16 devices and 1,000 processes has 1 MB
 _LINE_LIMIT = 64 << 10  # characters

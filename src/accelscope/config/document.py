@@ -1,8 +1,8 @@
-"""Documents: YAML files whose keys know their lines, and sections that are read key by key.
+"""YAML documents with the line of each key, and sections that are read key by key.
 
-A file is built from the parser's events rather than by a loader: scalars keep the text that is written there,
-each key knows its line, keys given twice are errors, and a small file cannot grow in memory (no aliases,
-bounded depth). Imported only where there is a file: PyYAML takes some 4 MiB.
+Files are read from the parser's events instead of by a loader: scalars stay text, each key has its line,
+duplicate keys are errors, and a small file cannot grow in memory (no aliases, bounded depth). Imported only
+if there is a file: PyYAML needs about 4 MiB.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self, TypeVar, overload
 import yaml
 from yaml.events import Event
 
-from accelscope.config.values import BadValue, ConfigError, Kind, Node, quoted, shown
+from accelscope.config.values import BadValue, ConfigError, Node, ValueKind, quoted, shown
 from accelscope.files import open_regular
 
 S = TypeVar("S", bound="Section")
@@ -22,7 +22,8 @@ T = TypeVar("T")
 _SIZE_LIMIT = 1 << 20  # bytes: some thousands of clusters
 _DEPTH_LIMIT = 32
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-# What PyYAML quotes, as repr writes it: characters (',', '\\t') and kinds of tokens ('<scalar>') are its own.
+# Quoted parts of PyYAML's messages. Characters (',', '\\t') and token types ('<scalar>') are PyYAML's words;
+# anything else is text of the file.
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _OWN = re.compile(r"(?:[^\\]|\\(?:.|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})|<[a-z ]+>)")
 
@@ -62,18 +63,18 @@ def read_text(path: str) -> str:
 def parse_yaml(
     text: str, parse: Callable[[str], T], file: object = None, error_type: type[ConfigError] = ConfigError
 ) -> T:
-    """Call one of PyYAML's functions. Raises ConfigError, which never quotes the text: it may contain a
+    """Call one of PyYAML's functions. Raises ConfigError without words of the text, which may contain a
     secret."""
     try:
         return parse(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        # At the end of the text one of the two parsers counts a line more than there is.
+        # At the end of the text, one of the two parsers reports a line too many.
         line = min(mark.line, text.count("\n")) + 1 if mark else None
         raise error_type(f"not valid YAML: {problem_of(error)}", file=file, line=line) from None
     except yaml.YAMLError as error:  # a character that YAML does not allow
         raise error_type(f"not valid YAML: {' '.join(str(error).split())}", file=file) from None
-    except ValueError:  # only of loaders that make numbers and dates
+    except ValueError:  # only from loaders that convert numbers and dates
         raise error_type(
             "not valid YAML: a number is too long, or a date does not exist", file=file
         ) from None
@@ -82,8 +83,8 @@ def parse_yaml(
 
 
 def problem_of(error: yaml.MarkedYAMLError) -> str:
-    """In one line, without words of the file, one of which may be a secret: a password that begins with * is
-    an alias."""
+    """PyYAML's message on one line, without words of the file. A word may be a secret: YAML parses a password
+    that begins with * as an alias."""
     return " ".join(_QUOTED.sub(_masked, str(error.problem or error.context)).split())
 
 
@@ -163,9 +164,9 @@ class _Document:
 
 
 class Section:
-    """One mapping of a document. `finish` rejects the keys that no reading method has asked for.
+    """One mapping of a document. `finish` rejects keys that were not read.
 
-    Errors name the file and the line, where there are any, and the place in the document.
+    Errors contain the file and the line, if known, and the path in the document.
     """
 
     error_type: type[ConfigError] = ConfigError
@@ -186,40 +187,40 @@ class Section:
 
     @property
     def unread(self) -> list[str]:
-        """The keys that no reading method has asked for."""
+        """Keys that were not read."""
         return [key for key in self._given if key not in self._known]
 
     def has(self, key: str) -> bool:
-        """Whether the key is there, even without a value."""
+        """Whether the key is present, even without a value."""
         return key in self._given
 
     def raw(self, key: str) -> Any:
-        """The value as it is, or None."""
+        """The unparsed value, or None."""
         self._known.append(key)
         return self._given.get(key)
 
     @overload
-    def take(self, key: str, kind: Kind[T]) -> T | None: ...
+    def take(self, key: str, kind: ValueKind[T]) -> T | None: ...
 
     @overload
-    def take(self, key: str, kind: Kind[T], default: T) -> T: ...
+    def take(self, key: str, kind: ValueKind[T], default: T) -> T: ...
 
-    def take(self, key: str, kind: Kind[T], default: T | None = None) -> T | None:
+    def take(self, key: str, kind: ValueKind[T], default: T | None = None) -> T | None:
         node = self.raw(key)
         return default if node is None else self._read(key, kind, node)
 
-    def require(self, key: str, kind: Kind[T]) -> T:
+    def require(self, key: str, kind: ValueKind[T]) -> T:
         node = self.raw(key)
         if node is None:
             raise self.error(key, f"missing; expected {kind.allowed}")
         return self._read(key, kind, node)
 
-    def take_each(self, key: str, kind: Kind[T]) -> tuple[T, ...]:
+    def take_each(self, key: str, kind: ValueKind[T]) -> tuple[T, ...]:
         """The members of a list, duplicates included; empty without the key."""
         return tuple(self._read(f"{key}[{i}]", kind, node) for i, node in enumerate(self.members(key)))
 
     def members(self, key: str) -> list[Any]:
-        """The members of a list as they are; empty without the key."""
+        """The unparsed members of a list; empty without the key."""
         value = self.raw(key)
         if value is None:
             return []
@@ -245,7 +246,7 @@ class Section:
         line = self._lines.get(key.partition("[")[0], self._line)
         return type(self)(node, self.path(key), file=self.file, line=line)
 
-    def _read(self, key: str, kind: Kind[T], node: Any) -> T:
+    def _read(self, key: str, kind: ValueKind[T], node: Any) -> T:
         try:
             return kind.read(node)
         except BadValue as error:
@@ -272,7 +273,7 @@ class Section:
 
 
 def read_each(sections: Iterable[S], read: Callable[[S], T]) -> tuple[T, ...]:
-    """The results of `read`, which must ask for every key of its section."""
+    """The results of `read`, which must read every key of its section."""
     results = []
     for section in sections:
         results.append(read(section))

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from accelscope.config.log import fields
-from accelscope.config.values import BadValue, Boolean, ConfigError, ConfigFile, Kind, Node, quoted
+from accelscope.config.values import BadValue, Boolean, ConfigError, ConfigFile, Node, ValueKind, quoted
 from accelscope.files import FileWatch
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Setting:
 
     name: str
     default: Any
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     help: str
     group: str
     env_aliases: tuple[str, ...]
@@ -69,7 +69,7 @@ class Setting:
 
 def setting(
     default: T,
-    kind: Kind[T],
+    kind: ValueKind[T],
     help: str,  # noqa: A002 - argparse's word for it
     *,
     group: str,
@@ -141,7 +141,7 @@ def key_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded(Generic[S]):
+class LoadedSettings(Generic[S]):
     """Settings and where they came from."""
 
     settings: S
@@ -186,7 +186,7 @@ def _rarely_needed_last(declarations: Iterable[Setting]) -> list[Setting]:
     return sorted(declarations, key=lambda declared: declared.group.startswith(RARELY_NEEDED))
 
 
-def argument(kind: Kind[T]) -> Callable[[str], T]:
+def argument(kind: ValueKind[T]) -> Callable[[str], T]:
     """A kind as argparse's `type`, for options of a command that are not settings."""
 
     def parse(text: str) -> T:
@@ -226,7 +226,7 @@ def load(
     arguments: argparse.Namespace | Mapping[str, object],
     environ: Mapping[str, str],
     file: str | None = None,
-) -> Loaded[S]:
+) -> LoadedSettings[S]:
     """Make the settings. `arguments` are argparse's, None where not given. Without `file`, the setting of
     kind CONFIG_FILE names it, if the class has one. An empty environment variable and a null in the file
     count as not given. Raises ConfigError."""
@@ -247,7 +247,7 @@ def load(
         if given is not None:
             origins[declared.name] = given[0]
             values[declared.name] = _read(declared.kind, *given)
-    return Loaded(make(cls, values), file, origins)
+    return LoadedSettings(make(cls, values), file, origins)
 
 
 def _file_named(
@@ -283,7 +283,7 @@ def _text_given(
     return spelling, text
 
 
-def _read(kind: Kind[T], spelling: str, node: Node) -> T:
+def _read(kind: ValueKind[T], spelling: str, node: Node) -> T:
     try:
         return kind.read(node)
     except BadValue as error:
@@ -318,7 +318,7 @@ class Change(Generic[S]):
     restart_withdrawn: tuple[str, ...] = ()  # keys that waited for a restart and are back at what is in force
     error: str | None = None  # one line
 
-    def say(self, log: logging.Logger) -> None:
+    def write_to(self, log: logging.Logger) -> None:
         if self.error is not None:
             log.error("the new settings file is bad, the old settings stay: %s", self.error)
             return
@@ -338,7 +338,7 @@ class Reloader(Generic[S]):
 
     def __init__(
         self,
-        loaded: Loaded[S],
+        loaded: LoadedSettings[S],
         arguments: argparse.Namespace | Mapping[str, object],
         environ: Mapping[str, str],
     ) -> None:
@@ -347,7 +347,7 @@ class Reloader(Generic[S]):
         self._arguments = arguments
         self._environ = environ
         self._in_force = loaded.settings
-        self._wanted = loaded.settings  # as the last good file says, restart or not
+        self._wanted = loaded.settings  # of the last valid file, with settings that need a restart
         self._error: str | None = None
         # The file may have changed between `load` and now, so the first poll reads it whatever it looks like.
         self._unread = True

@@ -38,10 +38,10 @@ class ConfigError(Exception):
 
 
 class BadValue(ValueError):
-    """A value that is not allowed. The text, if any, adds to what the kind's `allowed` says."""
+    """A value that is not allowed. The text, if any, is added to the kind's `allowed`."""
 
 
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """Base of all kinds; packages may define their own.
 
     `allowed` completes the sentence "the value is not ...". A kind with `textual = False` has no flag and no
@@ -107,7 +107,7 @@ def shown(node: object) -> str:
         return "a number of thousands of digits"
 
 
-class Number(Kind[N]):
+class Number(ValueKind[N]):
     """A number within bounds, both included."""
 
     metavar = "NUMBER"
@@ -222,7 +222,7 @@ _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*(B|KiB|MiB|GiB|TiB|)", re
 _BYTES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-class Size(Kind[int]):
+class Size(ValueKind[int]):
     """Bytes."""
 
     metavar = "SIZE"
@@ -247,7 +247,7 @@ class Size(Kind[int]):
         return super().parse_node(node)
 
 
-class Boolean(Kind[bool]):
+class Boolean(ValueKind[bool]):
     allowed = "true or false (also yes/no, on/off, 1/0)"
 
     def parse(self, text: str) -> bool:
@@ -265,7 +265,7 @@ class Boolean(Kind[bool]):
         return "true" if value else "false"
 
 
-class Choice(Kind[C]):
+class Choice(ValueKind[C]):
     """One of a few words, in any case; the value is as declared."""
 
     def __init__(self, *choices: C) -> None:
@@ -287,7 +287,7 @@ class Choice(Kind[C]):
         return super().parse_node(shown(node) if isinstance(node, int | float) else node)
 
 
-class Text(Kind[str]):
+class Text(ValueKind[str]):
     """Any text, or text of a given form: `pattern`, which `allowed` describes."""
 
     metavar = "TEXT"
@@ -314,7 +314,7 @@ class Text(Kind[str]):
         return super().parse_node(node)
 
 
-class Path(Kind[str | None]):
+class Path(ValueKind[str | None]):
     """A path, or None where none is given. Whether it exists is checked where it is opened, not here."""
 
     metavar = "PATH"
@@ -333,7 +333,7 @@ class ConfigFile(Path):
     """The path of the settings file itself: a flag and an environment variable, no key in that file."""
 
 
-class TextMapping(Kind[Mapping[str, str]]):
+class TextMapping(ValueKind[Mapping[str, str]]):
     """Names and texts; as text, NAME=VALUE with commas between."""
 
     metavar = "NAME=VALUE,..."
@@ -390,12 +390,12 @@ class Labels(TextMapping):
             raise BadValue(f"{quoted(name)} begins with __, which Prometheus keeps for itself")
 
 
-class List(Kind[tuple[T, ...]]):
+class List(ValueKind[tuple[T, ...]]):
     """Several values of one kind, without duplicates; as text, with commas between."""
 
     repeatable = True
 
-    def __init__(self, item: Kind[T], most: int | None = None) -> None:
+    def __init__(self, item: ValueKind[T], most: int | None = None) -> None:
         self.item = item
         self.most = most
         each = "" if item is TEXT else f", each {item.allowed}"
@@ -428,7 +428,7 @@ class List(Kind[tuple[T, ...]]):
         return tuple(dict.fromkeys(values))
 
     def _complaint(self, item: Node) -> str:
-        """What `allowed` says about the items is not repeated."""
+        """Does not repeat the description of the items in `allowed`."""
         if self.item.allowed in self.allowed:
             return f"the wrong one is {shown(item)}"
         return f"{shown(item)} is not {self.item.allowed}"

@@ -1,1 +1,1 @@
-"""The device plugin: what a kubelet is told of a node's accelerators, and what a container gets with them."""
+"""The device plugin: offers a node's accelerators to the kubelet."""

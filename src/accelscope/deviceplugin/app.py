@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelscope import __version__
-from accelscope.config import Change, Loaded, Reloader
+from accelscope.config import Change, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.deviceplugin.health import HealthLedger
 from accelscope.deviceplugin.kubelet import Allocations, Registration, Timeouts, check_folder
-from accelscope.deviceplugin.metrics import Pages, PluginView, Tally
+from accelscope.deviceplugin.metrics import PluginPages, PluginView, Tally
 from accelscope.deviceplugin.offers import DisabledFilter, Inventory, Policy, make_offers
 from accelscope.deviceplugin.service import PluginService
 from accelscope.deviceplugin.settings import DisabledDevice, PluginSettings
@@ -45,7 +45,7 @@ class Plugin:
 
     def __init__(
         self,
-        loaded: Loaded[PluginSettings],
+        loaded: LoadedSettings[PluginSettings],
         arguments: Mapping[str, object],
         environ: Mapping[str, str],
         *,
@@ -97,11 +97,11 @@ class Plugin:
             threading.Thread(target=self._check_devices, name="watch", daemon=True),
             threading.Thread(target=self._follow_kubelet, name="plugin", daemon=True),
         )
-        pages = Pages(self._view, alive=self._stuck, ready=self._not_ready)
+        pages = PluginPages(self._view, alive=self._stuck, ready=self._not_ready)
         self.server = Server(pages.routes(), host=settings.exporter_host, port=settings.exporter_port)
 
     def start(self) -> None:
-        """Raises EndpointError for an unusable folder, ServeError for an unusable port."""
+        """Raises PluginSocketError for an unusable folder, ServeError for an unusable port."""
         check_folder(Path(self._settings.plugin_dir))
         self.server.start()
         for thread in self._threads:
@@ -238,7 +238,7 @@ class Plugin:
         if change is None:
             return
         if change.error is not None:
-            change.say(log)
+            change.write_to(log)
             self._tally.count("reloads", "rejected")
             return
         self._apply(change)
@@ -262,7 +262,7 @@ class Plugin:
             changed=tuple(key for key in change.changed if key not in unchanged),
             needs_restart=(*change.needs_restart, *waiting),
             restart_withdrawn=(*change.restart_withdrawn, *withdrawn),
-        ).say(log)
+        ).write_to(log)
         self._tally.count("reloads", "applied")
 
     def _change_layout(self, settings: PluginSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -350,8 +350,10 @@ class Plugin:
         )
 
 
-def run(loaded: Loaded[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
-    """Serve until SIGTERM or SIGINT. Raises EndpointError and ServeError."""
+def run(
+    loaded: LoadedSettings[PluginSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> int:
+    """Serve until SIGTERM or SIGINT. Raises PluginSocketError and ServeError."""
     settings = loaded.settings
     configure(settings.log_level, settings.log_format)
     loaded.log_deprecated(log)

@@ -29,7 +29,7 @@ _MAX_KNOWN_DEVICES = 1024
 
 
 class _Identity(Enum):
-    """What a reading says about being a known device."""
+    """Whether a reading is of a known device."""
 
     SAME = auto()
     LESS = auto()  # no contradiction, but a value of the known device is missing
@@ -161,7 +161,7 @@ class HealthRule:
     unanswered: int = 30  # 0: never
 
 
-class Verdict(Enum):
+class HealthVerdict(Enum):
     GOOD = auto()
     UNKNOWN = auto()  # it answers without a health value
     BAD = auto()  # the driver reports it
@@ -171,7 +171,7 @@ class Verdict(Enum):
 
 
 _BAD_STATES = (HealthState.CRITICAL, HealthState.LOST)
-_BAD_VERDICTS = (Verdict.BAD, Verdict.UNREADABLE, Verdict.GONE)
+_BAD_VERDICTS = (HealthVerdict.BAD, HealthVerdict.UNREADABLE, HealthVerdict.GONE)
 # A uuid that is missing for one of these reasons may be readable at the next check.
 _TEMPORARY = (
     AbsenceReason.NO_SAMPLE,
@@ -195,20 +195,20 @@ class _Record:
     gone: int = 0
     failures: deque[int] = field(default_factory=lambda: deque(maxlen=_MAX_DOUBLINGS))
 
-    def add(self, verdict: Verdict, rule: HealthRule, now: int) -> None:
-        if verdict in (Verdict.GOOD, Verdict.BAD):
-            self.reported_bad = verdict is Verdict.BAD
-        good = verdict is Verdict.GOOD or (verdict is Verdict.UNKNOWN and not self.reported_bad)
+    def add(self, verdict: HealthVerdict, rule: HealthRule, now: int) -> None:
+        if verdict in (HealthVerdict.GOOD, HealthVerdict.BAD):
+            self.reported_bad = verdict is HealthVerdict.BAD
+        good = verdict is HealthVerdict.GOOD or (verdict is HealthVerdict.UNKNOWN and not self.reported_bad)
         if good:
             self.good += 1
             self.bad = self.unanswered = self.gone = 0
         else:
             self.good = 0
-            if verdict is Verdict.UNANSWERED:
+            if verdict is HealthVerdict.UNANSWERED:
                 self.unanswered += 1
             else:
                 self.bad += verdict in _BAD_VERDICTS
-                self.gone = self.gone + 1 if verdict is Verdict.GONE else 0
+                self.gone = self.gone + 1 if verdict is HealthVerdict.GONE else 0
         if self.gone >= rule.bad:
             self._fail(now)
             self.listed = False
@@ -260,12 +260,12 @@ class HealthLedger:
                 verdict, reason = _verdict(readings[known_id])
                 record.device = readings[known_id]
             elif known_id in found.unclear:
-                verdict, reason = Verdict.UNREADABLE, "its uuid cannot be read"
+                verdict, reason = HealthVerdict.UNREADABLE, "its uuid cannot be read"
                 record.other_id = found.unclear[known_id].id
             elif known_id in failed:
-                verdict, reason = Verdict.UNREADABLE, str(failed[known_id])
+                verdict, reason = HealthVerdict.UNREADABLE, str(failed[known_id])
             elif known_id in found.displaced:
-                verdict, reason = Verdict.GONE, "another device answers at its PCI address"
+                verdict, reason = HealthVerdict.GONE, "another device answers at its PCI address"
             else:
                 verdict, reason = _missing(result)
             record.add(verdict, self.rule, self._checks)
@@ -309,24 +309,24 @@ def _first(device: Device) -> _Record:
     if any(absence.field == "uuid" and absence.reason in _TEMPORARY for absence in device.absent):
         return _Record(device, listed=False, healthy=False)
     verdict, reason = _verdict(device)
-    if verdict is Verdict.BAD:
+    if verdict is HealthVerdict.BAD:
         return _Record(device, healthy=False, reason=reason, reported_bad=True)
     return _Record(device)
 
 
-def _missing(result: CheckResult) -> tuple[Verdict, str]:
+def _missing(result: CheckResult) -> tuple[HealthVerdict, str]:
     """Of a device that is not in the result."""
     if result.error is None:
         if result.complete:
-            return Verdict.GONE, "the driver no longer lists it"
-        return Verdict.UNANSWERED, "the driver's answer is incomplete and does not contain it"
+            return HealthVerdict.GONE, "the driver no longer lists it"
+        return HealthVerdict.UNANSWERED, "the driver's answer is incomplete and does not contain it"
     if isinstance(result.error, DriverAbsent):
-        return Verdict.GONE, str(result.error)
-    return Verdict.UNANSWERED, str(result.error)
+        return HealthVerdict.GONE, str(result.error)
+    return HealthVerdict.UNANSWERED, str(result.error)
 
 
-def _verdict(device: Device) -> tuple[Verdict, str]:
+def _verdict(device: Device) -> tuple[HealthVerdict, str]:
     state = device.health.state
     if state in _BAD_STATES:
-        return Verdict.BAD, device.health.reason or state.value
-    return (Verdict.UNKNOWN if state is HealthState.UNKNOWN else Verdict.GOOD), ""
+        return HealthVerdict.BAD, device.health.reason or state.value
+    return (HealthVerdict.UNKNOWN if state is HealthState.UNKNOWN else HealthVerdict.GOOD), ""

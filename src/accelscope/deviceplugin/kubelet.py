@@ -176,7 +176,7 @@ class Allocations:
             return {**dict.fromkeys(self._just_allocated, frozenset({resource})), **self._listed}
 
 
-class EndpointError(Exception):
+class PluginSocketError(Exception):
     """The plugin cannot listen on its socket. `reason` is the value of a metric's label; the text is one line
     for people."""
 
@@ -186,9 +186,9 @@ class EndpointError(Exception):
 
 
 def check_folder(folder: Path) -> None:
-    """Raises EndpointError for a folder in which no socket can be made."""
+    """Raises PluginSocketError for a folder in which no socket can be made."""
     if not folder.is_dir():
-        raise EndpointError(
+        raise PluginSocketError(
             "no_folder", f"{folder} is not a folder: does this node run a kubelet, and is its folder mounted?"
         )
     scratch = folder / f".accelscope-{os.getpid()}"
@@ -196,14 +196,14 @@ def check_folder(folder: Path) -> None:
         scratch.touch()  # permissions are not enough: a folder may be read-only even for root
         scratch.unlink(missing_ok=True)  # a starting kubelet may have removed it
     except FileNotFoundError as error:  # raised by file systems such as /proc
-        raise EndpointError(
+        raise PluginSocketError(
             "not_writable", f"no file can be created in {folder}: set --plugin-dir to the kubelet's folder"
         ) from error
     except OSError as error:
         problem = f"{folder} cannot be written to ({_text(error)})"
         if error.errno in _FORBIDDEN:
             problem = f"{folder} is not writable ({_text(error)}): run as root, and mount it without readOnly"
-        raise EndpointError("not_writable", problem) from error
+        raise PluginSocketError("not_writable", problem) from error
 
 
 def answers(path: Path) -> bool:
@@ -219,7 +219,7 @@ def answers(path: Path) -> bool:
         return True
 
 
-class Endpoint:
+class PluginSocket:
     """A server on its socket, from `start()` to `stop()`."""
 
     def __init__(self, path: Path, handlers: Any) -> None:
@@ -229,7 +229,7 @@ class Endpoint:
         self._mark: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Raises EndpointError."""
+        """Raises PluginSocketError."""
         check_folder(self.path.parent)
         _clear(self.path)
         server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="kubelet"), [self._handlers])
@@ -238,7 +238,7 @@ class Endpoint:
         try:
             server.add_insecure_port(f"unix:{self.path}")
         except RuntimeError as error:
-            raise EndpointError("not_served", f"cannot listen on {self.path}: {error}") from error
+            raise PluginSocketError("not_served", f"cannot listen on {self.path}: {error}") from error
         finally:
             os.umask(mask)
         server.start()
@@ -272,22 +272,22 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(status.st_mode):
-        raise EndpointError("not_a_socket", f"{path} exists and is not a socket: remove it")
+        raise PluginSocketError("not_a_socket", f"{path} exists and is not a socket: remove it")
     try:
         taken = answers(path)
     except OSError as error:
-        raise EndpointError(
+        raise PluginSocketError(
             "not_served", f"{path} exists and cannot be connected to: {_text(error)}"
         ) from error
     if taken:
-        raise EndpointError(
+        raise PluginSocketError(
             "occupied",
             f"another plugin listens on {path}: stop it, or set another --socket-name and --resource-name",
         )
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise EndpointError("not_writable", f"{path} cannot be removed: {_text(error)}") from error
+        raise PluginSocketError("not_writable", f"{path} cannot be removed: {_text(error)}") from error
 
 
 def _link_aside(path: Path) -> Path | None:
@@ -342,7 +342,7 @@ class Registration:
     ) -> None:
         self._kubelet = folder / SOCKET_NAME
         self._endpoint_name = endpoint_name
-        self._endpoint = Endpoint(folder / endpoint_name, handlers)
+        self._endpoint = PluginSocket(folder / endpoint_name, handlers)
         self._pod_resources = pod_resources
         self._tally = tally
         self._timeouts = timeouts or Timeouts()
@@ -390,7 +390,7 @@ class Registration:
                 resource=resource,
                 timeout_seconds=_CALL_SECONDS,
             )
-        except (EndpointError, KubeletError) as error:
+        except (PluginSocketError, KubeletError) as error:
             self._failed(error, now)
             return
         self._registered_at = self._monotonic()
@@ -449,7 +449,7 @@ class Registration:
             "another --resource-name",
         )
 
-    def _failed(self, error: EndpointError | KubeletError, now: float) -> None:
+    def _failed(self, error: PluginSocketError | KubeletError, now: float) -> None:
         timeouts = self._timeouts
         self._registered_at = None
         self._failures += 1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from accelscope.metrics.catalogue.own import READERS
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page
-from accelscope.metrics.family import Declare, Family, ReaderView, Scope, label_text, number_text
-from accelscope.model import Counted, ReaderState
+from accelscope.metrics.family import Family, FamilyFactory, ReaderView, Scope, label_text, number_text
+from accelscope.model import ReaderState, ReasonCount
 from accelscope.serve import Handler, Request, Response, Route, accepts
 
 
@@ -29,16 +29,16 @@ class PluginView:
     healthy_offers: int = 0
     unhealthy_offers: int = 0
     registrations: int = 0
-    registration_errors: tuple[Counted, ...] = ()
+    registration_errors: tuple[ReasonCount, ...] = ()
     allocations: int = 0
-    allocation_errors: tuple[Counted, ...] = ()
+    allocation_errors: tuple[ReasonCount, ...] = ()
     preferred: int = 0
     stream_seconds: float | None = None
     since_listened_seconds: float | None = None
-    config_reloads: tuple[Counted, ...] = ()
+    config_reloads: tuple[ReasonCount, ...] = ()
 
 
-_plugin = Declare[PluginView](Scope.AGENT)
+_plugin = FamilyFactory[PluginView](Scope.AGENT)
 
 PLUGIN: tuple[Family, ...] = (
     _plugin.series(
@@ -160,7 +160,7 @@ def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
 Probe = Callable[[], str | None]  # the problem in one line; None: no problem
 
 
-class Pages:
+class PluginPages:
     """The pages of the HTTP server, rendered at each request: they are small."""
 
     def __init__(self, view: Callable[[], PluginView], *, alive: Probe, ready: Probe) -> None:
@@ -208,10 +208,10 @@ class Tally:
         with self._lock:
             return sum(count for (name, _), count in self._counts.items() if name == what)
 
-    def by_reason(self, what: str) -> tuple[Counted, ...]:
+    def by_reason(self, what: str) -> tuple[ReasonCount, ...]:
         with self._lock:
             found = sorted((reason, count) for (name, reason), count in self._counts.items() if name == what)
-        return tuple(Counted(reason, count) for reason, count in found)
+        return tuple(ReasonCount(reason, count) for reason, count in found)
 
     def stream_began(self, maximum: int) -> object | None:
         """A token for stream_ended(); None: the maximum is reached."""

@@ -94,7 +94,7 @@ class Offers:
     offers: tuple[Offer, ...] = ()
     healthy: int = 0  # devices
     unhealthy: int = 0  # devices
-    disabled: int = 0  # devices of which every unit is disabled
+    disabled: int = 0  # devices with all units disabled
     withheld: tuple[str, ...] = ()  # devices that cannot be offered: one line each, with the reason
     unmatched: tuple[str, ...] = ()  # names in disabledDevices that match nothing here
     retained: tuple[str, ...] = ()  # ids offered only because containers hold them

@@ -11,7 +11,7 @@ import grpc
 from accelscope.deviceplugin.messages import device_plugin_pb2 as messages
 from accelscope.deviceplugin.metrics import Tally
 from accelscope.deviceplugin.offers import Inventory, Offer
-from accelscope.deviceplugin.vendor import AllocatedDevice, ContainerEdits, NotAvailable
+from accelscope.deviceplugin.vendor import AllocatedDevice, ContainerEdits, DeviceUnavailable
 from accelscope.deviceplugin.watch import DriverCalls
 from accelscope.vendors.common.contract import ReaderError
 
@@ -237,17 +237,17 @@ class PluginService:
             edits = self._calls.call(",".join(ids), lambda: self._try_edits(allocated), _ALLOCATE_SECONDS)
         except ReaderError as error:
             self._reject(context, grpc.StatusCode.UNAVAILABLE, error.reason, f"{', '.join(ids)}: {error}")
-        if isinstance(edits, NotAvailable):
+        if isinstance(edits, DeviceUnavailable):
             self._reject(context, grpc.StatusCode.FAILED_PRECONDITION, "not_available", str(edits))
         self._note_allocated(ids)
         log.info("allocated %s: %s", ", ".join(ids), _summary(edits))
         return _response(edits)
 
-    def _try_edits(self, allocated: list[AllocatedDevice]) -> ContainerEdits | NotAvailable:
-        """Returns NotAvailable: DriverCalls would turn it into an unexpected error."""
+    def _try_edits(self, allocated: list[AllocatedDevice]) -> ContainerEdits | DeviceUnavailable:
+        """Returns DeviceUnavailable: DriverCalls would turn it into an unexpected error."""
         try:
             return self._make_edits(allocated)
-        except NotAvailable as error:
+        except DeviceUnavailable as error:
             return error
 
     def _reject(self, context: Any, code: Any, reason: str, text: str) -> NoReturn:

@@ -16,11 +16,11 @@ from accelscope.config import (
     Choice,
     ConfigError,
     Duration,
-    Kind,
-    Loaded,
+    LoadedSettings,
     Node,
     Setting,
     Text,
+    ValueKind,
     WholeNumber,
     load,
     quoted,
@@ -31,8 +31,8 @@ from accelscope.config.log import FORMATS, LEVELS
 from accelscope.config.settings import RARELY_NEEDED, flag_name, key_name
 from accelscope.deviceplugin.health import HealthRule
 from accelscope.deviceplugin.vendor import (
-    BadDivision,
     Division,
+    DivisionError,
     Roots,
     division_of,
     open_vendor,
@@ -52,7 +52,7 @@ _CONNECTION = f"{RARELY_NEEDED}: connection to the kubelet"
 _PATHS = f"{RARELY_NEEDED}: paths of drivers and tools"
 
 # These come from the file or from flags and environment, never from both: the keys of Furiosa's own plugin,
-# whose place this plugin can take, and the others that decide what is offered.
+# that this plugin can replace, and the other settings that decide what is offered.
 EXCLUSIVE_SETTINGS = (
     *(declared.name for declared in _DIVISION_SETTINGS),
     "interval",
@@ -117,7 +117,7 @@ class DisabledDevice:
     node: str | None = None  # None: on every node
 
 
-class DisabledDevices(Kind[tuple[DisabledDevice, ...]]):
+class DisabledDevices(ValueKind[tuple[DisabledDevice, ...]]):
     metavar = "NAME,..."
     allowed = (
         "a list of devices: names separated by commas, or in the file entries with devName and nodeName "
@@ -430,7 +430,7 @@ class PluginSettings:
         """Raises ConfigError."""
         try:
             division = division_of(Vendor(self.vendor), self.division_settings)
-        except BadDivision as error:
+        except DivisionError as error:
             raise ConfigError(str(error)) from None
         return OfferLayout(division, self.shares, tuple(self.division_settings.items()))
 
@@ -459,7 +459,7 @@ class PluginSettings:
 
 def load_settings(
     arguments: argparse.Namespace | Mapping[str, object], environ: Mapping[str, str]
-) -> Loaded[PluginSettings]:
+) -> LoadedSettings[PluginSettings]:
     """Raises ConfigError."""
     loaded = load(PluginSettings, arguments, environ)
     if loaded.file is not None:

@@ -26,11 +26,11 @@ class Roots:
 READ_WRITE = "rw"
 
 
-class NotAvailable(Exception):
+class DeviceUnavailable(Exception):
     """An offered device cannot be allocated at the moment. The text is one line with the reason."""
 
 
-class BadDivision(Exception):
+class DivisionError(Exception):
     """The values of a vendor's division settings exclude each other. The text is one line."""
 
 
@@ -111,7 +111,7 @@ class VendorPlugin(Protocol):
 
     def container_edits(self, allocated: Sequence[AllocatedDevice], *, cdi: bool) -> ContainerEdits:
         """What a container with all these devices gets. Looks up names that may have changed since the last
-        read. May block as long as the kernel does. Raises NotAvailable."""
+        read. May block as long as the kernel does. Raises DeviceUnavailable."""
 
 
 class StickyVendorPlugin:
@@ -159,7 +159,7 @@ def open_vendor(vendor: Vendor, roots: Roots) -> VendorPlugin:
 
 
 def division_of(vendor: Vendor, values: Mapping[str, str]) -> Division:
-    """`values` are those of the vendor's division settings. Raises BadDivision."""
+    """`values` are those of the vendor's division settings. Raises DivisionError."""
     part = plugin_declarations()[vendor].division
     division: Division = declarations()[vendor].load(part)(values) if part else Division()
     return division

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from accelscope.deadline import Calls, NoThread, Overdue, StillRunning, call_detached
+from accelscope.deadline import CallInProgress, Calls, DeadlineExceeded, NoThreadAvailable, call_detached
 from accelscope.model import Device, ReaderState, counted
 from accelscope.vendors.common.contract import DriverAbsent, Reader, ReaderError, Survey
 
@@ -46,11 +46,11 @@ class DriverCalls(Calls):
             return super().call(key, function, seconds)
         except ReaderError:
             raise
-        except Overdue:
+        except DeadlineExceeded:
             raise ReaderError("timeout", f"no answer from the driver within {seconds:g} s") from None
-        except StillRunning:
+        except CallInProgress:
             raise ReaderError("timeout", "an earlier call into the driver has not returned") from None
-        except NoThread:
+        except NoThreadAvailable:
             raise ReaderError(
                 "exhausted", "no thread could be started for the call into the driver"
             ) from None

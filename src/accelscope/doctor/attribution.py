@@ -30,7 +30,7 @@ from accelscope.doctor.check import (
     pluralize,
     warning,
 )
-from accelscope.kube.errors import Reason
+from accelscope.kube.endpoint import Reason
 from accelscope.kube.unary import UnaryReason
 from accelscope.model import (
     Allocation,

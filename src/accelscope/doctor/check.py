@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accelscope.agent.settings import AgentSettings
-from accelscope.config import Loaded
+from accelscope.config import LoadedSettings
 from accelscope.vendors.common.contract import Paths
 from accelscope.vendors.declaration import VendorSetting
 
@@ -85,7 +85,7 @@ class Subject:
     `root` is this process's own root folder; the paths of the node's folders are settings.
     """
 
-    loaded: Loaded[AgentSettings]
+    loaded: LoadedSettings[AgentSettings]
     environ: Mapping[str, str]
     root: Path = Path("/")
     user: User = field(default_factory=User)

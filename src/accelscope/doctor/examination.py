@@ -14,7 +14,7 @@ from typing import Any
 from accelscope import __version__
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
-from accelscope.deadline import DeadlineError, Overdue, call_with_deadline
+from accelscope.deadline import DeadlineError, DeadlineExceeded, call_with_deadline
 from accelscope.doctor import http, node
 from accelscope.doctor.attribution import attribution_area
 from accelscope.doctor.check import Area, Check, Finding, Severity, Subject, error, join_words, pluralize
@@ -88,7 +88,7 @@ def run(check: Check, subject: Subject) -> tuple[Finding, ...]:
     seconds = check.seconds(subject.settings)
     try:
         call_with_deadline(f"doctor-{check.name}", partial(_collect, check, subject, found), seconds)
-    except Overdue:
+    except DeadlineExceeded:
         overdue = error(check.name, f"no answer within {seconds:g} s", check.timeout_advice)
         return (*found, replace(overdue, hung=True))
     except DeadlineError as problem:

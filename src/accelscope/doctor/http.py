@@ -17,8 +17,7 @@ from accelscope.certificates import CertificateError, CertificateFiles
 from accelscope.doctor.check import Check, Finding, Subject, error, note, ok, pluralize, warning
 from accelscope.files import is_world_readable
 from accelscope.kube.client import Client
-from accelscope.kube.endpoint import Endpoint, EndpointError
-from accelscope.kube.errors import KubeError
+from accelscope.kube.endpoint import Endpoint, EndpointError, KubeError
 from accelscope.kube.message import Head
 from accelscope.serve import ServeError, Server, TokenFile
 from accelscope.vendors import dialect_declarations

@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from accelscope import __version__
-from accelscope.agent.assembly import attribution_options
-from accelscope.agent.node_sinks import chosen_annotations, features, writer_of
+from accelscope.agent.assembly import attribution_options, chosen_annotations, features, writer_of
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
 from accelscope.config import ConfigError
 from accelscope.doctor.check import Area, Check, Finding, Subject, error, ok, pluralize, warning
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.model import AgentState, Snapshot, Vendor
 from accelscope.sinks import annotation, labels
 from accelscope.sinks.annotation import document_builder

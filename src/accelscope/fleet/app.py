@@ -15,7 +15,7 @@ from aiohttp import web
 
 from accelscope import __version__
 from accelscope.certificates import CertificateError, CertificateFiles
-from accelscope.config import ConfigError, Loaded, Reloader
+from accelscope.config import ConfigError, LoadedSettings, Reloader
 from accelscope.config.log import configure, fields
 from accelscope.files import warn_world_readable
 from accelscope.fleet.api.access import AccessControl, ClusterTokenReviews, TokensFile, check_exposure
@@ -59,7 +59,10 @@ class FleetProcess:
     """Create and use it in a running loop."""
 
     def __init__(
-        self, loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+        self,
+        loaded: LoadedSettings[FleetSettings],
+        arguments: Mapping[str, object],
+        environ: Mapping[str, str],
     ) -> None:
         """Raises ConfigError."""
         self._settings = settings = loaded.settings
@@ -214,7 +217,7 @@ class FleetProcess:
         if change is None:
             return
         configure(change.settings.log_level, change.settings.log_format)
-        change.say(log)
+        change.write_to(log)
 
 
 def _certificate(settings: FleetSettings) -> CertificateFiles | None:
@@ -246,7 +249,9 @@ def _state_file(folder: str | None) -> Path | None:
     return path / _STATE_FILE
 
 
-def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]) -> int:
+def run(
+    loaded: LoadedSettings[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+) -> int:
     """Serves until SIGTERM or SIGINT. Raises ConfigError."""
     configure(loaded.settings.log_level, loaded.settings.log_format)
     loaded.log_deprecated(log)
@@ -260,7 +265,7 @@ def run(loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ:
 
 
 async def _serve(
-    loaded: Loaded[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
+    loaded: LoadedSettings[FleetSettings], arguments: Mapping[str, object], environ: Mapping[str, str]
 ) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

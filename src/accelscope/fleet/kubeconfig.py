@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import yaml
 
-from accelscope.config import BOOLEAN, BadValue, ConfigError, Kind, Text, quoted
+from accelscope.config import BOOLEAN, BadValue, ConfigError, Text, ValueKind, quoted
 from accelscope.config.document import Section, parse_yaml, read_text
 from accelscope.fleet.clusters import (
     Access,
@@ -77,7 +77,7 @@ class Identity:
     impersonation: tuple[tuple[str, str], ...] = ()  # header fields
 
 
-class _Base64(Kind[bytes]):
+class _Base64(ValueKind[bytes]):
     allowed = "base64"
     secret = True
 

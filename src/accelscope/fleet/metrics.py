@@ -18,7 +18,7 @@ from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.table import ColumnTable
 from accelscope.metrics.exposition import Page
-from accelscope.metrics.family import Declare, Family, Number, Scope, label_text, number_text
+from accelscope.metrics.family import Family, FamilyFactory, Number, Scope, label_text, number_text
 from accelscope.process import OwnProcess, own_process
 
 Labelled = Mapping[tuple[str, ...], int]  # counts by the values of labels
@@ -52,7 +52,7 @@ class FleetView:
     loop_lag_seconds: float = 0.0
 
 
-_fleet = Declare[FleetView](Scope.AGENT)
+_fleet = FamilyFactory[FleetView](Scope.AGENT)
 
 
 def _sources(view: FleetView) -> Iterator[tuple[tuple[str, str], SourceView]]:

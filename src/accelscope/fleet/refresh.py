@@ -41,7 +41,7 @@ from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.prometheus import PrometheusSource
 from accelscope.fleet.sources.round import LoopThrottle, Pacing, RequestPacer, SourceLoop
 from accelscope.fleet.store.fleet_store import FleetStore
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import all_nodes, pods_in
 from accelscope.vendors import declarations
 

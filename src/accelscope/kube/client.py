@@ -12,9 +12,8 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from accelscope.kube.endpoint import Endpoint, TokenFile, host_argument
-from accelscope.kube.errors import KubeError, Reason, error_for_response
-from accelscope.kube.message import Head, MessageError, ResponseParser, Truncated, write_request
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, TokenFile, error_for_response, host_argument
+from accelscope.kube.message import Head, MessageError, ResponseParser, TruncatedMessage, write_request
 
 if TYPE_CHECKING:
     from accelscope.kube.tls import ClientTls
@@ -188,7 +187,7 @@ class Exchange:
                 self.answered = True
                 return self._parser.feed(received)
             self._parser.close()
-        except Truncated as error:
+        except TruncatedMessage as error:
             raise KubeError(Reason.UNREACHABLE, f"{self._url}: {error}") from None
         except MessageError as error:
             raise KubeError(Reason.BAD_ANSWER, f"{self._url}: {error}") from None

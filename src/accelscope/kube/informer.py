@@ -7,7 +7,7 @@ from threading import Event, Lock
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client, Stream
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import (
     RESOURCE_SLICE_VERSIONS,
     Collection,

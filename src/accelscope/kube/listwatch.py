@@ -17,21 +17,22 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from accelscope.kube.errors import DecodeError, KubeError, Reason, one_line, reason_for_status
+from accelscope.kube.endpoint import DecodeError, KubeError, Reason, one_line, reason_for_status
 
 log = logging.getLogger(__name__)
 
 ITEM_LIMIT = 16 << 20  # characters of one item or watch event; the limit of etcd is 1.5 MiB
 
-# json's decoder reports incomplete and malformed values alike; the position of the error tells them apart. In
-# an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an escape).
+# json's decoder reports incomplete and malformed values alike; only the position of the error distinguishes
+# them. In an incomplete value it is at most this far from the end, except in strings (longest: -Infinity, an
+# escape).
 _CUT_OFF = 12
 _SPACE = re.compile(r"[ \t\r\n]*")
 _MEMBERS_LIMIT = 64  # of the document, besides its items; API servers write four
 _SELF_DELIMITING = '{["'  # first characters of values whose end is unambiguous
 
 
-class _At(Enum):
+class _JsonState(Enum):
     START = auto()
     FIRST_KEY = auto()
     KEY = auto()
@@ -45,12 +46,12 @@ class _At(Enum):
 
 
 _PUNCTUATION = {
-    _At.START: {"{": _At.FIRST_KEY},
-    _At.FIRST_KEY: {"}": _At.END},
-    _At.COLON: {":": _At.VALUE},
-    _At.AFTER_VALUE: {",": _At.KEY, "}": _At.END},
-    _At.FIRST_ITEM: {"]": _At.AFTER_VALUE},
-    _At.AFTER_ITEM: {",": _At.ITEM, "]": _At.AFTER_VALUE},
+    _JsonState.START: {"{": _JsonState.FIRST_KEY},
+    _JsonState.FIRST_KEY: {"}": _JsonState.END},
+    _JsonState.COLON: {":": _JsonState.VALUE},
+    _JsonState.AFTER_VALUE: {",": _JsonState.KEY, "}": _JsonState.END},
+    _JsonState.FIRST_ITEM: {"]": _JsonState.AFTER_VALUE},
+    _JsonState.AFTER_ITEM: {",": _JsonState.ITEM, "]": _JsonState.AFTER_VALUE},
 }
 
 
@@ -62,7 +63,7 @@ class ListSplitter:
         self._limit = limit
         self._decode_bytes = getincrementaldecoder("utf-8")()
         self._decode = json.JSONDecoder().raw_decode
-        self._at = _At.START
+        self._at = _JsonState.START
         self._key: object = None
         self._buffer = ""
         self._pending: list[str] = []
@@ -97,7 +98,7 @@ class ListSplitter:
         """The document is complete: yields the remaining items."""
         self._pending.append(self._text(b"", final=True))
         yield from self._take(final=True)
-        if self._at is not _At.END:
+        if self._at is not _JsonState.END:
             raise KubeError(Reason.BAD_ANSWER, "the list is truncated")
         if not self._has_items:  # another document, which is not an empty list
             raise KubeError(Reason.BAD_ANSWER, "the response is not a list")
@@ -118,19 +119,25 @@ class ListSplitter:
                 self._at = next_at
                 position += 1
                 continue
-            if self._at is _At.VALUE and self._key == "items" and self._buffer[position] == "[":
-                self._at = _At.FIRST_ITEM
+            if self._at is _JsonState.VALUE and self._key == "items" and self._buffer[position] == "[":
+                self._at = _JsonState.FIRST_ITEM
                 self._has_items = True
                 position += 1
                 continue
-            if self._at not in (_At.FIRST_KEY, _At.KEY, _At.VALUE, _At.FIRST_ITEM, _At.ITEM):
+            if self._at not in (
+                _JsonState.FIRST_KEY,
+                _JsonState.KEY,
+                _JsonState.VALUE,
+                _JsonState.FIRST_ITEM,
+                _JsonState.ITEM,
+            ):
                 raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
             value, end = self._value(position, final=final)
             if end is None:
                 break
             position = end
-            if self._at in (_At.FIRST_ITEM, _At.ITEM):
-                self._at = _At.AFTER_ITEM
+            if self._at in (_JsonState.FIRST_ITEM, _JsonState.ITEM):
+                self._at = _JsonState.AFTER_ITEM
                 yield value
             else:
                 self._top_level(value)
@@ -158,14 +165,14 @@ class ListSplitter:
         return value, end
 
     def _top_level(self, value: object) -> None:
-        if self._at is _At.VALUE:
+        if self._at is _JsonState.VALUE:
             if self._key == "metadata" and isinstance(value, dict):
                 self._metadata = value
             elif self._key == "items":
                 if value is not None:  # Go writes an empty list as null
                     raise KubeError(Reason.BAD_ANSWER, "the response is not a list")
                 self._has_items = True
-            self._at = _At.AFTER_VALUE
+            self._at = _JsonState.AFTER_VALUE
             return
         if not isinstance(value, str):
             raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
@@ -173,7 +180,7 @@ class ListSplitter:
         if self._members > _MEMBERS_LIMIT:
             raise KubeError(Reason.BAD_ANSWER, "not a JSON document with a list of items")
         self._key = value
-        self._at = _At.COLON
+        self._at = _JsonState.COLON
 
 
 class LineSplitter:
@@ -380,7 +387,7 @@ class ItemStore(Generic[T]):
         known = self.items.get(key)
         if gone or (self._keep is not None and not self._keep(item)):
             if known is not None:
-                self._publish({other: held for other, held in self.items.items() if other != key})
+                self._publish({other: item for other, item in self.items.items() if other != key})
         elif item != known:  # most changes concern fields that are not decoded
             self._publish({**self.items, key: item})
 

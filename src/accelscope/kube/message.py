@@ -22,7 +22,7 @@ class MessageError(ValueError):
     """The bytes are not a valid response."""
 
 
-class Truncated(MessageError):
+class TruncatedMessage(MessageError):
     """The response ends too early."""
 
 
@@ -51,7 +51,7 @@ def write_request(
     return "\r\n".join((*lines, "", "")).encode("ascii") + (body or b"")
 
 
-class _At(Enum):
+class _MessageState(Enum):
     HEAD = auto()
     LENGTH = auto()  # a body of a known length
     CLOSE = auto()  # a body that ends with the connection
@@ -67,7 +67,7 @@ class ResponseParser:
 
     def __init__(self) -> None:
         self.head: Head | None = None
-        self._at = _At.HEAD
+        self._at = _MessageState.HEAD
         self._buffer = bytearray()
         self._left = 0  # remaining bytes of the body or chunk
         self._lines: list[str] = []
@@ -76,7 +76,7 @@ class ResponseParser:
 
     @property
     def finished(self) -> bool:
-        return self._at is _At.DONE
+        return self._at is _MessageState.DONE
 
     @property
     def reusable(self) -> bool:
@@ -86,7 +86,7 @@ class ResponseParser:
     @property
     def body_bytes(self) -> int | None:
         """Remaining bytes of the body, if the head contains its length."""
-        return self._left if self._at is _At.LENGTH else None
+        return self._left if self._at is _MessageState.LENGTH else None
 
     def feed(self, content: bytes) -> bytes:
         """Parse these bytes and return the part of the body in them. Raises MessageError."""
@@ -94,18 +94,18 @@ class ResponseParser:
         buffer += content
         body: list[bytes] = []
         position = 0
-        while self._at is not _At.DONE:
+        while self._at is not _MessageState.DONE:
             before, at = position, self._at
-            if at in (_At.LENGTH, _At.CHUNK, _At.CLOSE):
+            if at in (_MessageState.LENGTH, _MessageState.CHUNK, _MessageState.CLOSE):
                 size = len(buffer) - position
-                if at is not _At.CLOSE:
+                if at is not _MessageState.CLOSE:
                     size = min(size, self._left)
                     self._left -= size
                 if size:
                     body.append(bytes(buffer[position : position + size]))
                     position += size
-                if at is not _At.CLOSE and not self._left:
-                    self._at = _At.DONE if at is _At.LENGTH else _At.CHUNK_END
+                if at is not _MessageState.CLOSE and not self._left:
+                    self._at = _MessageState.DONE if at is _MessageState.LENGTH else _MessageState.CHUNK_END
             else:
                 position = self._line(position)
             if position == before and self._at is at:
@@ -114,16 +114,20 @@ class ResponseParser:
         return body[0] if len(body) == 1 else b"".join(body)
 
     def close(self) -> None:
-        """The connection was closed. Raises Truncated if the response is incomplete."""
-        if self._at is _At.CLOSE:
-            self._at = _At.DONE
-        elif self._at is not _At.DONE:
-            raise Truncated("the connection was closed before the end of the response")
+        """The connection was closed. Raises TruncatedMessage if the response is incomplete."""
+        if self._at is _MessageState.CLOSE:
+            self._at = _MessageState.DONE
+        elif self._at is not _MessageState.DONE:
+            raise TruncatedMessage("the connection was closed before the end of the response")
 
     def _line(self, position: int) -> int:
         """Parse one line if it is complete, and return the position after it."""
         buffer = self._buffer
-        limit = CHUNK_LINE_LIMIT if self._at in (_At.CHUNK_LINE, _At.CHUNK_END) else HEAD_LIMIT
+        limit = (
+            CHUNK_LINE_LIMIT
+            if self._at in (_MessageState.CHUNK_LINE, _MessageState.CHUNK_END)
+            else HEAD_LIMIT
+        )
         limit -= self._line_bytes
         end = buffer.find(b"\n", position, position + limit)
         if end < 0:
@@ -133,12 +137,12 @@ class ResponseParser:
         if end == position or buffer[end - 1] != 0x0D:
             raise MessageError("a line does not end with CR LF")
         line = bytes(buffer[position : end - 1])
-        if self._at is _At.CHUNK_LINE:
+        if self._at is _MessageState.CHUNK_LINE:
             self._chunk_line(line)
-        elif self._at is _At.CHUNK_END:
+        elif self._at is _MessageState.CHUNK_END:
             if line:
                 raise MessageError("a chunk is longer than its size")
-            self._at = _At.CHUNK_LINE
+            self._at = _MessageState.CHUNK_LINE
         else:
             self._line_bytes += end + 1 - position
             self._head_line(line)
@@ -149,12 +153,16 @@ class ResponseParser:
             if len(self._lines) > FIELDS_LIMIT:
                 raise MessageError(f"more than {FIELDS_LIMIT} header fields")
             self._lines.append(line.decode("latin-1"))
-            if len(self._lines) == 1 and self._at is _At.HEAD and not _STATUS_LINE.fullmatch(self._lines[0]):
+            if (
+                len(self._lines) == 1
+                and self._at is _MessageState.HEAD
+                and not _STATUS_LINE.fullmatch(self._lines[0])
+            ):
                 raise MessageError("not an HTTP/1.1 response")
             return
         lines, self._lines, self._line_bytes = self._lines, [], 0
-        if self._at is _At.TRAILER:
-            self._at = _At.DONE
+        if self._at is _MessageState.TRAILER:
+            self._at = _MessageState.DONE
             return
         status_line = _STATUS_LINE.fullmatch(lines[0]) if lines else None
         if status_line is None:
@@ -177,20 +185,20 @@ class ResponseParser:
         if coding is not None and length is not None:
             raise MessageError("both Content-Length and Transfer-Encoding are present")
         if status in (204, 304):
-            self._at = _At.DONE
+            self._at = _MessageState.DONE
         elif coding is not None:
             if coding.lower() != "chunked":
                 raise MessageError(f"unsupported transfer coding: {coding}")
-            self._at = _At.CHUNK_LINE
+            self._at = _MessageState.CHUNK_LINE
         elif length is not None:
             # Some proxies repeat the field with the same value.
             values = {value.strip() for value in length.split(",")}
             if len(values) != 1 or not _DIGITS.fullmatch(value := values.pop()):
                 raise MessageError("Content-Length is not a number")
             self._left = int(value)
-            self._at = _At.LENGTH if self._left else _At.DONE
+            self._at = _MessageState.LENGTH if self._left else _MessageState.DONE
         else:
-            self._at, keep_alive = _At.CLOSE, False
+            self._at, keep_alive = _MessageState.CLOSE, False
         self.head = Head(status, headers, keep_alive)
 
     def _chunk_line(self, line: bytes) -> None:
@@ -198,7 +206,7 @@ class ResponseParser:
         if not _HEX.fullmatch(size):
             raise MessageError("a chunk has no size")
         self._left = int(size, 16)
-        self._at = _At.CHUNK if self._left else _At.TRAILER
+        self._at = _MessageState.CHUNK if self._left else _MessageState.TRAILER
 
 
 def _fields(lines: list[str]) -> dict[str, str]:

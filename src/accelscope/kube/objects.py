@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sys import intern
 
 from accelscope.kube.client import Client
-from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.kube.endpoint import DecodeError, KubeError, Reason
 from accelscope.kube.listwatch import node_path, with_query
 
 _HASH = "kubernetes.io/config.hash"  # static pods run under this hash instead of their uid

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from accelscope.files import FileWatch
-from accelscope.kube.endpoint import Endpoint, PemSource, host_argument
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import Endpoint, KubeError, PemSource, Reason, host_argument
 
 
 class ClientTls:

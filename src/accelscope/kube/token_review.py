@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from accelscope.kube.errors import DecodeError, KubeError, Reason
+from accelscope.kube.endpoint import DecodeError, KubeError, Reason
 from accelscope.rate_limit import Rate, RateLimiter
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path

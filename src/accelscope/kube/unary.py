@@ -12,7 +12,7 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from accelscope.kube.errors import one_line
+from accelscope.kube.endpoint import one_line
 
 if TYPE_CHECKING:
     from h2.events import Event

@@ -100,15 +100,15 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class LabelOrder:
     """Labels of a series: the leading ones in the given order, then all others, including those of the
     family, sorted by name, as Go's client does."""
 
     leading: tuple[Label, ...] = ()
     others: tuple[Label, ...] = ()
 
-    def without(self, name: str) -> "Labels":
-        return Labels(
+    def without(self, name: str) -> "LabelOrder":
+        return LabelOrder(
             tuple(label for label in self.leading if label.name != name),
             tuple(label for label in self.others if label.name != name),
         )
@@ -118,7 +118,7 @@ class Labels:
 class Section:
     """Families of devices with the same labels. `take` receives a DeviceView."""
 
-    labels: Labels
+    labels: LabelOrder
     families: tuple[Family, ...]
     per_process: bool = False  # one series per process; counts towards the limit on process series
 
@@ -127,7 +127,7 @@ _NAME_OR_PATTERN = re.compile(r"[a-zA-Z:][a-zA-Z0-9:]*_[a-zA-Z0-9_:*]*")  # has 
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingMetrics:
     """Metrics of the exporter that the dialect does not have, with the reason. `names` contains metric names
     and patterns, and may contain other words."""
 
@@ -140,7 +140,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
+class UnavailableField:
     """A field that is listed in a counters file and not available."""
 
     option: str  # name of the setting that contains the path of the file
@@ -165,12 +165,12 @@ class Dialect:
     sections: tuple[Section, ...]
     notes: tuple[str, ...]  # for users of that exporter, in the reference page
     node_families: tuple[Family, ...] = ()  # `take` receives a NodeView
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingMetrics, ...] = ()
     optional_families: tuple[Family, ...] = ()  # can be enabled by `optional_setting`
     optional_setting: str = ""
     rates: tuple[str, ...] = ()  # families of type counter whose values are rates, as in the exporter
     prefix_setting: str = ""  # the setting that is prepended to each name; empty: there is none
-    unavailable: tuple[Unavailable, ...] = ()  # fields that are listed in an option and do not exist
+    unavailable: tuple[UnavailableField, ...] = ()  # fields that are listed in an option and do not exist
     divide: Callable[[DeviceView], Iterable[DeviceView]] = whole_device
 
     def includes(self, device: Device) -> bool:
@@ -342,7 +342,7 @@ class Rates:
         return rate
 
 
-class Changes:
+class ChangeCounter:
     """The number of changes of each state of a device within a time window."""
 
     def __init__(self, window_seconds: float) -> None:

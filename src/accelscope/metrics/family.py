@@ -105,7 +105,7 @@ _NO_LABELS: tuple[str, ...] = ()
 T = TypeVar("T")
 
 
-class Declare(Generic[T]):
+class FamilyFactory(Generic[T]):
     """Declares families of one scope. Call it for a family with one value per object, and `series` for a
     family with several."""
 

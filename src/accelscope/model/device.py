@@ -1,11 +1,83 @@
-"""A device as one driver shows it at one instant: identity and values, `None` where absent."""
+"""A device at one instant: identity, health and values, `None` where absent."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accelscope.model.health import UNKNOWN_HEALTH, Absence, Health
 from accelscope.vendors import declarations
+
+# --- health ---------------------------------------------------------------
+
+
+class HealthState(StrEnum):
+    """One scale for all vendors. UNKNOWN is not OK: the state could not be determined."""
+
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Health of a device. `unknown` is not `ok`: the state could not be determined."""
+
+    state: HealthState
+    """State, on one scale for all vendors."""
+    reason: str | None = None
+    """Human-readable reason for the state."""
+    vendor_word: str | None = None
+    """The state in the driver's own words: `OK`, `Alarm`."""
+
+
+UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)
+
+
+class AbsenceReason(StrEnum):
+    """Why a value is missing."""
+
+    NOT_SUPPORTED = "not_supported"  # the device does not support it
+    NOT_KNOWN = "not_known"  # this version of the driver or tool does not have the field
+    NO_SAMPLE = "no_sample"  # nothing was measured in this period
+    SUSPENDED = "suspended"  # the device is suspended, and reading it would wake it up
+    NO_PERMISSION = "no_permission"
+    LOST = "lost"  # the device fell off the bus
+    RESET_REQUIRED = "reset_required"
+    TIMEOUT = "timeout"  # the call did not return within its deadline
+    DRIVER_ERROR = "driver_error"  # the driver returned an error
+    UNREADABLE = "unreadable"  # the driver returned something that is not a value of this field
+    SHARED = "shared"  # several devices share the value, and it is counted at another one
+    DEPRECATED = "deprecated"  # the driver no longer supports it
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A missing value. [Concepts](concepts.md#absence) explains the reasons."""
+
+    field: str
+    """Name of the field, or of a part of it: `power_watts`, `sensors.memory`."""
+    reason: AbsenceReason
+    """Why it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonCount:
+    """Number of events of one kind since the agent started."""
+
+    reason: str
+    """Kind of the event, as a keyword."""
+    count: int
+    """Number of events."""
+
+
+def counted(counts: Mapping[str, int]) -> tuple[ReasonCount, ...]:
+    """Sorted by reason."""
+    return tuple(ReasonCount(reason, count) for reason, count in sorted(counts.items()))
+
+
+# --- device ---------------------------------------------------------------
 
 
 class Vendor(StrEnum):
@@ -21,21 +93,21 @@ class Sensor:
     """One temperature sensor."""
 
     name: str
-    """As the driver names it: `gpu`, `memory`, `hbm` …"""
+    """Name that the driver reports: `gpu`, `memory`, `hbm` …"""
     celsius: float
-    """Its temperature."""
+    """Temperature of the sensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock of one part."""
+    """The clock of one part of the device."""
 
     domain: str
     """The part: `graphics`, `sm`, `memory`, `video`, `aicore`, `npu` …"""
     hertz: float | None = None
-    """Clock now."""
+    """Current frequency."""
     max_hertz: float | None = None
-    """Highest clock."""
+    """Maximum frequency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +115,11 @@ class Fan:
     """One fan."""
 
     index: int
-    """Its number on the device."""
+    """Number of the fan on the device."""
     speed_ratio: float | None = None
-    """Speed as a share of the fastest that it is meant to turn."""
+    """Fan speed as a fraction of its maximum."""
     speed_rpm: float | None = None
-    """Speed as measured."""
+    """Fan speed in revolutions per minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +127,7 @@ class Rail:
     """One supply rail."""
 
     name: str
-    """As the board names it."""
+    """Name that the driver reports."""
     volts: float | None = None
     """Voltage."""
     amperes: float | None = None
@@ -69,43 +141,43 @@ class Core:
     """One core: a PE of an NPU, an XCC of a GPU."""
 
     index: int
-    """Its number on the device."""
+    """Number of the core on the device."""
     utilization_ratio: float | None = None
-    """Fraction of the period in which it ran."""
+    """Fraction of the last sample period during which the core was running."""
     clock_hertz: float | None = None
-    """Its clock."""
+    """Clock frequency of the core."""
     occupied: bool | None = None
-    """Somebody holds it, whether or not it runs."""
+    """A process has opened the core, whether or not it is running."""
     cycles_total: int | None = None
-    """Furiosa RNGD: cycles since the card was started."""
+    """Furiosa RNGD: cycles since the card started."""
     task_cycles_total: int | None = None
-    """Furiosa RNGD: of these, the cycles in which a task ran."""
+    """Furiosa RNGD: cycles since the card started in which a task ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pcie:
-    """The link to the host. Transmit is from the device to the host."""
+    """The PCIe link to the host. Transmit is from the device to the host."""
 
     generation: int | None = None
-    """PCIe generation now."""
+    """Current PCIe generation of the link."""
     max_generation: int | None = None
-    """Highest that device and slot allow."""
+    """Highest PCIe generation that the device and the slot support."""
     width: int | None = None
-    """Lanes in use now."""
+    """PCIe lanes currently in use."""
     max_width: int | None = None
-    """Lanes that device and slot allow."""
+    """PCIe lanes that the device and the slot support."""
     replays_total: int | None = None
-    """Packets that had to be sent again."""
+    """PCIe replays: packets that were sent again."""
     transmit_bytes_total: float | None = None
-    """Sent so far."""
+    """Bytes sent from the device to the host."""
     receive_bytes_total: float | None = None
-    """Received so far."""
+    """Bytes sent from the host to the device."""
     transmit_bytes_per_second: float | None = None
-    """Sent, over the driver's own short window. Absent: not told, or there is a counter."""
+    """Throughput from the device to the host. Absent: not reported, or the driver reports a counter."""
     receive_bytes_per_second: float | None = None
-    """Received, over the driver's own short window. Absent: not told, or there is a counter."""
+    """Throughput from the host to the device. Absent: not reported, or the driver reports a counter."""
     bytes_per_second: float | None = None
-    """AMD: both directions together, where `amd-smi` reports only that."""
+    """AMD: throughput in both directions together, where `amd-smi` reports only the sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +185,9 @@ class LinkErrors:
     """Errors of one kind on one link."""
 
     kind: str
-    """`crc`, `replay`, `recovery`, `ecc` …"""
+    """Type of error: `crc`, `replay`, `recovery`, `ecc` …"""
     count: int
-    """How many so far."""
+    """Number of errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,65 +197,63 @@ class Link:
     kind: str
     """`nvlink`, `xgmi` or `hccs`."""
     index: int
-    """Its number on the device."""
+    """Number of the link on the device."""
     active: bool | None = None
-    """It is up."""
+    """The link is active."""
     remote: str | None = None
     """PCI address of the other end."""
     bytes_per_second: float | None = None
-    """What it can carry in one direction."""
+    """Bandwidth in one direction."""
     transmit_bytes_total: float | None = None
-    """Sent so far."""
+    """Bytes sent over the link."""
     receive_bytes_total: float | None = None
-    """Received so far."""
+    """Bytes received over the link."""
     errors: tuple[LinkErrors, ...] = ()
-    """Errors, by what went wrong."""
+    """Errors, by type of error."""
 
 
 @dataclass(frozen=True, slots=True)
 class EccCount:
-    """Memory errors of one severity, or pages retired for them."""
+    """ECC memory errors of one severity, or pages retired because of them."""
 
     severity: str
     """`corrected`, `uncorrected` or `deferred`."""
     lifetime: bool
-    """True: over the life of the board; false: since the driver was loaded."""
+    """True: over the lifetime of the board; false: since the driver was loaded."""
     count: int
-    """How many."""
+    """Number of errors or pages."""
     block: str | None = None
-    """Part of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … Absent: of the device's total."""
+    """Block of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … Absent: total of the device."""
     last_seen: float | None = None
-    """When the count last grew, in seconds since the epoch. Absent: it has not grown since the agent
-    started."""
+    """Unix time at which the count last increased. Absent: it has not increased since the agent started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCount:
-    """Errors of one code. Where a driver only reports events, these are counted from the start of the
-    agent."""
+    """Errors of one code. Where a driver reports events, these are counted from the agent's start."""
 
     kind: str
-    """`xid`, `ras`, `axi`, `pcie` …"""
+    """Type of error: `xid`, `ras`, `axi`, `pcie` …"""
     code: str
-    """The driver's code."""
+    """Code that the driver reports."""
     count: int
-    """How many."""
+    """Number of errors."""
     last_seen: float | None = None
-    """When one was last seen."""
+    """Unix time of the last error with this code."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemappedRows:
-    """Memory rows that were replaced by spare ones."""
+    """Memory rows replaced by spare rows."""
 
     correctable: int | None = None
-    """Rows replaced for errors that were corrected."""
+    """Rows replaced because of corrected errors."""
     uncorrectable: int | None = None
-    """Rows replaced for errors that were not corrected."""
+    """Rows replaced because of uncorrected errors."""
     pending: bool | None = None
-    """Rows wait for a reset of the device to be replaced."""
+    """A row remapping is pending until the next reset of the device."""
     failed: bool | None = None
-    """A row could not be replaced: the board is worn out."""
+    """A row could not be remapped; the board should be replaced."""
 
 
 HARMLESS_THROTTLES = frozenset(
@@ -191,90 +261,89 @@ HARMLESS_THROTTLES = frozenset(
 )
 FAULT_THROTTLES = frozenset(word for vendor in declarations().values() for word in vendor.fault_throttles)
 
-# A device is hot from so much below the temperature at which it slows itself down, or, where it does not tell
-# that, from so much on.
+# A device is hot within 5 °C of its slowdown temperature, or from 90 °C if that is not reported.
 HOT_MARGIN_CELSIUS = 5
 HOT_CELSIUS = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """A reason to slow down that this driver knows. A reason that it does not know is not listed."""
+    """A reason for reduced clocks; only reasons that the driver reports."""
 
     reason: str
-    """As the driver names it: `sw_power_cap`, `socket_thermal` …"""
+    """Name that the driver reports: `sw_power_cap`, `socket_thermal` …"""
     active: bool
-    """It is at work now."""
+    """Clocks are currently reduced for this reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A part of a device that is handed out by itself: a MIG instance, a partition of an MI300 or RNGD.
-    Memory that several partitions share is counted at the first of them only, so that sums are right."""
+    """A part of a device that is allocated separately: a MIG instance, a partition of an MI300 or RNGD.
+    Memory shared by several partitions is counted at the first."""
 
     id: str
-    """Unique on the node, and the label `partition` of its series."""
+    """Id, unique on the node; the label `partition` of its series."""
     uuid: str | None = None
-    """As the driver writes it."""
+    """Uuid as the driver reports it."""
     index: int | None = None
-    """Its number on the device."""
+    """Number of the partition on the device."""
     device_name: str | None = None
-    """AMD: the platform device that holds its render node, `amdgpu_xcp_1`. Absent: of other vendors."""
+    """AMD: the platform device of its render node, `amdgpu_xcp_1`. Absent: other vendors."""
     profile: str | None = None
-    """Its size, in the vendor's words: `1g.10gb`."""
+    """Vendor's name of its size: `1g.10gb`."""
     gpu_instance_id: int | None = None
-    """MIG: the GPU instance. Absent: not of MIG."""
+    """MIG: id of the GPU instance. Absent: not a MIG instance."""
     compute_instance_id: int | None = None
-    """MIG: the compute instance. Absent: not of MIG."""
+    """MIG: id of the compute instance. Absent: not a MIG instance."""
     utilization_ratio: float | None = None
-    """Fraction of time in which anything ran on it."""
+    """Fraction of the last sample period during which a kernel was running on the partition."""
     sm_active_ratio: float | None = None
-    """As of the device."""
+    """Fraction of time a multiprocessor of the partition had at least one warp."""
     tensor_active_ratio: float | None = None
-    """As of the device."""
+    """Fraction of cycles the tensor pipe of the partition was active."""
     dram_active_ratio: float | None = None
-    """As of the device."""
+    """Fraction of cycles the memory interface of the partition was transferring data."""
     memory_total_bytes: int | None = None
-    """Memory of the partition."""
+    """Total memory of the partition; memory shared by several partitions is counted at the first."""
     memory_used_bytes: int | None = None
-    """Memory in use."""
+    """Memory in use on the partition."""
     memory_free_bytes: int | None = None
-    """Memory not in use."""
+    """Free memory of the partition."""
     multiprocessors: int | None = None
-    """Multiprocessors that it has."""
+    """Number of multiprocessors of the partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device. Of one that is `stale` there are its identity (down to `physical_id`), `health`, `stale`,
-    `read_at` and `errors`, and no other fields."""
+    """One device. If `stale` is set, it has only its identity (the fields up to `physical_id`), `health`,
+    `stale`, `read_at` and `errors`."""
 
     # identity
     vendor: Vendor
-    """Who made it."""
+    """Vendor of the device."""
     id: str
-    """Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over
-    reboots, and the label `device` of every series."""
+    """Vendor and uuid, else serial number or PCI address (the order depends on the vendor); it survives
+    reboots and is the label `device` of every series."""
     index: int | None = None
-    """The number that the vendor's tools count with. It changes at a reboot: for people, not for keys."""
+    """Index of the device in the vendor's tools. It can change at a reboot."""
     model: str | None = None
-    """Name of the product."""
+    """Product name."""
     architecture: str | None = None
     """Name of the chip's generation."""
     uuid: str | None = None
-    """As the driver writes it."""
+    """Uuid as the driver reports it."""
     serial: str | None = None
     """Serial number of the board."""
     pci_address: str | None = None
-    """Such as `0000:0c:00.0`, in lower case."""
+    """PCI address: `0000:0c:00.0`, in lower case."""
     numa_node: int | None = None
-    """NUMA node that it is attached to."""
+    """NUMA node of the device."""
     device_name: str | None = None
-    """Name of its device file: `nvidia0`, `npu0`, `renderD128`."""
+    """Name of the device file: `nvidia0`, `npu0`, `renderD128`."""
     device_number: str | None = None
-    """Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). Absent: of other vendors."""
+    """Furiosa: major and minor number of the device file, `511:0` (PCI-DEV). Absent: other vendors."""
     device_files: tuple[str, ...] = ()
-    """Furiosa: names of the files that open all of its cores or some of them."""
+    """Furiosa: names of the files that open all cores of the card or some of them."""
     driver_version: str | None = None
     """Version of the driver."""
     firmware_version: str | None = None
@@ -284,147 +353,146 @@ class Device:
     part_number: str | None = None
     """AMD: part number of the board: `102-G30211-0C`."""
     pci_device_id: str | None = None
-    """AMD and Ascend: number of the chip in the PCI list: `0x74a1`."""
+    """AMD and Ascend: PCI device id of the chip: `0x74a1`."""
     runtime_version: str | None = None
-    """Furiosa RNGD: version of the run-time of its cores (PERT). Absent: of other vendors."""
+    """Furiosa RNGD: version of the runtime on its cores (PERT). Absent: other vendors."""
     revision: str | None = None
     """Revision of the silicon: `B0`."""
     board_id: int | None = None
-    """Ascend: the NPU id. Absent: of other vendors."""
+    """Ascend: the NPU id. Absent: other vendors."""
     chip_id: int | None = None
-    """Ascend: the chip of the NPU. Absent: of other vendors."""
+    """Ascend: id of the chip within the NPU. Absent: other vendors."""
     chip_count: int | None = None
-    """Ascend: how many chips the NPU has. Absent: of other vendors."""
+    """Ascend: number of chips of the NPU. Absent: other vendors."""
     physical_id: int | None = None
-    """Ascend: the Phy-ID. Absent: of other vendors."""
+    """Ascend: the Phy-ID. Absent: other vendors."""
     # state
     health: Health = UNKNOWN_HEALTH
-    """One scale for all vendors."""
+    """Health, on one scale for all vendors."""
     stale: bool = False
-    """It did not answer the last attempt to read it."""
+    """The device was not read in the last collection."""
     read_at: float | None = None
-    """When it was last read. Absent: never read."""
+    """Unix time of the last successful read of the device. Absent: never read."""
     uptime_seconds: float | None = None
-    """Time since the device was started."""
+    """Time since the device started."""
     performance_state: int | None = None
-    """0 is the fastest."""
+    """Performance state; 0 is the fastest."""
     governor: str | None = None
-    """Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. Absent: of other
-    vendors."""
+    """Furiosa RNGD: governor of the clocks, `performance` or `powersave`. Absent: other vendors."""
     persistence_mode: bool | None = None
-    """The driver stays loaded without clients."""
+    """Persistence mode is on: the driver stays loaded when no process uses the device."""
     ecc_enabled: bool | None = None
-    """Error correction of memory is on."""
+    """ECC is enabled."""
     mig_enabled: bool | None = None
-    """It is cut into MIG instances."""
+    """MIG mode is enabled."""
     compute_partition: str | None = None
-    """AMD: `SPX`, `DPX`, `CPX` … Absent: of other vendors."""
+    """AMD: compute partition mode: `SPX`, `DPX`, `CPX` … Absent: other vendors."""
     memory_partition: str | None = None
-    """AMD: `NPS1`, `NPS4` … Absent: of other vendors."""
+    """AMD: memory partition mode: `NPS1`, `NPS4` … Absent: other vendors."""
     # use
     utilization_ratio: float | None = None
-    """Fraction of the driver's last sample period in which something ran."""
+    """Fraction of the last sample period during which a kernel was running."""
     memory_utilization_ratio: float | None = None
-    """Fraction of the driver's last sample period in which memory was read or written, not how full it is."""
+    """Fraction of the last sample period during which device memory was read or written."""
     encoder_utilization_ratio: float | None = None
-    """Use of the video encoders."""
+    """Utilisation of the video encoders."""
     decoder_utilization_ratio: float | None = None
-    """Use of the video decoders."""
+    """Utilisation of the video decoders."""
     jpeg_utilization_ratio: float | None = None
-    """Use of the JPEG engines."""
+    """Utilisation of the JPEG engines."""
     optical_flow_utilization_ratio: float | None = None
-    """Use of the optical flow engine."""
+    """Utilisation of the optical flow engine."""
     vector_utilization_ratio: float | None = None
-    """Use of the vector cores."""
+    """Utilisation of the vector cores."""
     control_cpu_utilization_ratio: float | None = None
-    """Ascend: use of the CPUs on the chip that control it."""
+    """Ascend: utilisation of the control CPUs on the chip."""
     overall_utilization_ratio: float | None = None
-    """Ascend: use of the chip as a whole, where the driver reports it beside that of the AI cores."""
+    """Ascend: utilisation of the whole chip, where the driver reports it beside that of the AI cores."""
     graphics_active_ratio: float | None = None
-    """Fraction of time in which the graphics or compute engine was active."""
+    """Fraction of time the graphics or compute engine was active, from profiling counters."""
     sm_active_ratio: float | None = None
-    """Fraction of time in which at least one warp was on a multiprocessor, averaged over all of them."""
+    """Fraction of time a multiprocessor had at least one warp, averaged over all multiprocessors."""
     sm_occupancy_ratio: float | None = None
-    """Resident warps as a share of what the multiprocessors could hold."""
+    """Resident warps as a fraction of the maximum that the multiprocessors support."""
     tensor_active_ratio: float | None = None
-    """Fraction of cycles in which a tensor pipe was active."""
+    """Fraction of cycles the tensor pipe was active."""
     dram_active_ratio: float | None = None
-    """Fraction of cycles in which device memory was sending or receiving."""
+    """Fraction of cycles the device memory interface was transferring data."""
     fp64_active_ratio: float | None = None
-    """Fraction of cycles in which the pipe for 64-bit floats was active."""
+    """Fraction of cycles the pipe for 64-bit floating-point numbers was active."""
     fp32_active_ratio: float | None = None
-    """Fraction of cycles in which the pipe for 32-bit floats was active."""
+    """Fraction of cycles the pipe for 32-bit floating-point numbers was active."""
     fp16_active_ratio: float | None = None
-    """Fraction of cycles in which the pipe for 16-bit floats was active."""
+    """Fraction of cycles the pipe for 16-bit floating-point numbers was active."""
     cores: tuple[Core, ...] = ()
-    """Cores, of a device that shows them singly."""
+    """Cores, on devices that report each core."""
     # memory
     memory_total_bytes: int | None = None
-    """Memory of the device."""
+    """Total memory of the device."""
     memory_used_bytes: int | None = None
-    """Memory in use, without what the driver reserves where it tells that apart."""
+    """Memory in use, without memory reserved by the driver where the driver reports it separately."""
     memory_used_ratio: float | None = None
-    """How full the memory is, in outputs without sizes (`accelscope parse`). An agent reports sizes
-    instead."""
+    """Memory in use as a fraction of the total, from outputs without sizes (`accelscope parse`). An agent
+    reports sizes instead."""
     memory_free_bytes: int | None = None
-    """Memory not in use."""
+    """Free memory of the device."""
     memory_reserved_bytes: int | None = None
-    """Memory that the driver or firmware keeps for itself."""
+    """Memory reserved by the driver or firmware."""
     bar1_total_bytes: int | None = None
     """Size of the PCIe BAR1 window."""
     bar1_used_bytes: int | None = None
-    """Mapped part of the PCIe BAR1 window."""
+    """Mapped bytes of the PCIe BAR1 window."""
     # power and heat
     temperature_celsius: float | None = None
-    """Temperature at the main sensor."""
+    """Temperature of the device's main sensor."""
     sensors: tuple[Sensor, ...] = ()
-    """All temperature sensors, the main one included."""
+    """All temperature sensors, including the main one."""
     temperature_slowdown_celsius: float | None = None
-    """At which the device slows itself down."""
+    """Temperature at which the device reduces its clocks."""
     temperature_shutdown_celsius: float | None = None
-    """At which the device shuts itself down."""
+    """Temperature at which the device shuts down."""
     power_watts: float | None = None
-    """Power drawn."""
+    """Power draw of the device."""
     power_limit_watts: float | None = None
-    """Power limit that is enforced now."""
+    """Power limit currently enforced."""
     power_limit_default_watts: float | None = None
-    """Power limit of the board as it is delivered."""
+    """Default power limit of the board."""
     power_limit_min_watts: float | None = None
-    """Lowest limit that can be set."""
+    """Lowest power limit that can be set."""
     power_limit_max_watts: float | None = None
-    """Highest limit that can be set."""
+    """Highest power limit that can be set."""
     energy_joules: float | None = None
     """Energy used since the driver was loaded."""
     rails: tuple[Rail, ...] = ()
-    """Supply rails. They may contain one another: not for sums."""
+    """Supply rails. Rails can include each other, so do not add them up."""
     fans: tuple[Fan, ...] = ()
     """Fans."""
     clocks: tuple[Clock, ...] = ()
-    """Clocks of the device's parts."""
+    """Clocks of the device."""
     throttles: tuple[Throttle, ...] = ()
-    """Every reason to slow down that this driver knows."""
+    """Reasons for reduced clocks that the driver reports."""
     # connections
     pcie: Pcie | None = None
-    """The link to the host."""
+    """The PCIe link to the host."""
     links: tuple[Link, ...] = ()
     """Links to other devices."""
     # errors
     ecc: tuple[EccCount, ...] = ()
-    """Memory errors, by severity, span and part."""
+    """ECC memory errors, by severity, period and block."""
     remapped_rows: RemappedRows | None = None
-    """Memory rows that were replaced by spare ones."""
+    """Memory rows replaced by spare rows."""
     retired_pages: tuple[EccCount, ...] = ()
-    """Memory pages taken out of use, by the severity of the errors that led to it."""
+    """Retired memory pages, by severity of the errors that caused it."""
     errors: tuple[ErrorCount, ...] = ()
-    """Errors that the driver reported by code."""
+    """Errors reported by the driver, by code."""
     # parts
     partitions: tuple[Partition, ...] = ()
-    """Parts that are handed out by themselves."""
+    """Parts that are allocated separately."""
     absent: tuple[Absence, ...] = ()
-    """Values that the device did not give, and why."""
+    """Values that the device did not report, with the reason."""
 
 
-# What stays true of a device that does not answer: the fields of Device under "identity".
+# What stays true of a device that cannot be read: the fields of Device under "identity".
 _IDENTITY = (
     "vendor",
     "id",
@@ -462,7 +530,7 @@ _PARTITION_IDENTITY = (
 
 
 def identity_of(device: Device) -> Device:
-    """Who it is, and which parts it has, which pods hold by name. No values: old ones would pass for new."""
+    """Identity of the device and its partitions, without values."""
     parts = tuple(
         Partition(**{name: getattr(part, name) for name in _PARTITION_IDENTITY}) for part in device.partitions
     )
@@ -477,10 +545,10 @@ def device_id(
     pci: str | None = None,
     index: int | None = None,
 ) -> str:
-    """The id by which a device is known everywhere: the vendor and the most stable fact there is.
+    """The id of a device: the vendor and the most stable of these facts, without masked ones.
 
-    A parser of one tool's output may know only an index; what it makes then says so (`unidentified-0`), and
-    a reader replaces it as soon as a better source tells who that is. Masked facts identify nothing.
+    A parser of a tool's output may have only an index. The id is then `unidentified-0`, and a reader replaces
+    it when a better source has the uuid.
     """
     fact = next((fact for fact in (uuid, serial, pci) if fact and not is_masked(fact)), None)
     if fact:
@@ -493,8 +561,8 @@ _SHORTEST_MASK = 8  # characters; a short serial number may well be one digit re
 
 
 def is_masked(fact: str) -> bool:
-    """Whether somebody who shared an output has overwritten this uuid or serial number. Several devices may
-    then have the same one: `GPU-00000000-0000-0000-0000-000000000000`, `xxxx`, `1234***`."""
+    """Whether this uuid or serial number was overwritten before the output was shared. Several devices may
+    then have the same value: `GPU-00000000-0000-0000-0000-000000000000`, `xxxx`, `1234***`."""
     if _PLACEHOLDER.search(fact):
         return True
     characters = fact.removeprefix("GPU-").removeprefix("MIG-").replace("-", "")
@@ -505,7 +573,8 @@ _PCI_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\
 
 
 def pci_address(text: str) -> str | None:
-    """One spelling for every tool's: `0000:0c:00.0`, lower case, four-digit domain unless it needs more."""
+    """One spelling for the addresses of all tools: `0000:0c:00.0`, lower case, four-digit domain unless it
+    needs more."""
     match = _PCI_ADDRESS.fullmatch(text.strip())
     if match is None:
         return None

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.model.device import Device, Vendor
-from accelscope.model.health import Counted
+from accelscope.model.device import Device, ReasonCount, Vendor
 from accelscope.model.workload import (
     Allocation,
     AttributionSourceState,
@@ -33,7 +32,7 @@ class SinkState:
     """Successful writes."""
     skips: int = 0
     """Collections with nothing new to write."""
-    errors: tuple[Counted, ...] = ()
+    errors: tuple[ReasonCount, ...] = ()
     """Writes that failed or left something out, by reason."""
 
 
@@ -63,9 +62,9 @@ class ReaderState:
     """Number of devices that answered the last read."""
     abandoned_calls: int = 0
     """Driver calls that missed their deadline and have not returned yet."""
-    errors: tuple[Counted, ...] = ()
+    errors: tuple[ReasonCount, ...] = ()
     """Failed reads, by reason."""
-    rejected: tuple[Counted, ...] = ()
+    rejected: tuple[ReasonCount, ...] = ()
     """Lines or values of the driver's output that could not be parsed, by reason."""
 
 
@@ -91,9 +90,9 @@ class AgentState:
     """Number of threads of the agent. Absent: never."""
     open_files: int | None = None
     """Open files and sockets of the agent."""
-    config_reloads: tuple[Counted, ...] = ()
+    config_reloads: tuple[ReasonCount, ...] = ()
     """Detected changes of the configuration file, by result."""
-    token_reviews: tuple[Counted, ...] = ()
+    token_reviews: tuple[ReasonCount, ...] = ()
     """Bearer tokens reviewed by the API server, by result. Absent: no reviews, or token review is off."""
 
 

@@ -18,8 +18,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from accelscope.model.device import Vendor
-from accelscope.model.health import HealthState
+from accelscope.model.device import HealthState, Vendor
 from accelscope.model.snapshot import Snapshot
 from accelscope.model.workload import OwnerKind
 

@@ -1,4 +1,4 @@
-"""Whose a device is: pods, what they hold, what they use, and what nobody can be named for.
+"""Pods, allocations, use per pod, and use that cannot be attributed.
 
 Three kinds of number, never mixed: **measured** (from processes), **allocated** (from the kubelet) and
 **apportioned** (from shares, or the energy of a device split by use).
@@ -10,82 +10,80 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from accelscope.model.device import Device
-from accelscope.model.health import Counted
+from accelscope.model.device import Device, ReasonCount
 
 
 class OwnerKind(StrEnum):
     POD = "pod"
-    CONTAINER = "container"  # of docker, podman or containerd, in no pod
+    CONTAINER = "container"  # of docker, podman or containerd, not in a pod
     SLURM_JOB = "slurm_job"
     SYSTEMD_UNIT = "systemd_unit"
     USER = "user"
-    NONE = "none"  # what no process accounts for: the driver's own, or a process that the driver hides
+    NONE = "none"  # no process accounts for it: use by the driver, or by a process that the driver hides
     UNKNOWN = "unknown"
 
 
 class UnattributedReason(StrEnum):
-    """Why something is not put down to a pod. Each means a different thing to do, or that all is well."""
+    """Why something is not attributed to a pod."""
 
-    NOT_IN_A_POD = "not_in_a_pod"  # it runs beside Kubernetes: its owner says whose it is
-    PROCESS_GONE = "process_gone"  # /proc does not have it: ended since, or hidden by a pid namespace
-    NO_PERMISSION = "no_permission"  # its cgroup may not be read
-    CGROUP_HIDDEN = "cgroup_hidden"  # another cgroup namespace, and its mounts do not tell either
-    POD_UNKNOWN = "pod_unknown"  # a pod of which the source of pods has not heard (yet, or any more)
-    NO_POD_SOURCE = "no_pod_source"  # a pod, but nobody can be asked for its name
-    NO_PROCESS = "no_process"  # memory in use that no process is shown with
+    NOT_IN_A_POD = "not_in_a_pod"  # it runs outside Kubernetes; the owner has its name
+    PROCESS_GONE = "process_gone"  # not in /proc: it has ended, or a pid namespace hides it
+    NO_PERMISSION = "no_permission"  # its cgroup cannot be read
+    CGROUP_HIDDEN = "cgroup_hidden"  # another cgroup namespace, and its mounts do not name the pod
+    POD_UNKNOWN = "pod_unknown"  # the pod source does not report the pod: not yet, or no longer
+    NO_POD_SOURCE = "no_pod_source"  # a pod, but no source for its name is configured
+    NO_PROCESS = "no_process"  # memory in use that belongs to no listed process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a process is."""
+    """Owner of a process."""
 
     kind: OwnerKind
-    """What the owner is. `none`: no process accounts for it; `unknown`: nothing could be found out."""
+    """Kind of owner. `none`: no process accounts for it; `unknown`: it could not be determined."""
     name: str | None = None
-    """Within the kind: the container's id, the job, the unit, the user; of a pod whose name is not known, its
-    uid."""
+    """Id of the container, or name of the job, unit or user; for a pod whose name is unknown, its uid."""
     namespace: str | None = None
-    """Namespace of the pod. Absent: no pod is known."""
+    """Namespace of the pod. Absent: the pod is unknown, or there is none."""
     pod: str | None = None
-    """Name of the pod. Absent: no pod is known."""
+    """Name of the pod. Absent: the pod is unknown, or there is none."""
     container: str | None = None
-    """Name of the container. Absent: no pod is known."""
+    """Name of the container. Absent: the pod is unknown, or there is none."""
     pod_uid: str | None = None
     """Uid of the pod. Absent: not in a pod."""
     container_id: str | None = None
     """Id of the container. Absent: not in a container."""
     reason: UnattributedReason | None = None
-    """Why it is not attributed to a pod. Absent: it is put down to a pod."""
+    """Why it is not attributed to a pod. Absent: it is attributed to a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod of this node that holds or uses a device."""
+    """A pod of this node that uses a device or has one allocated."""
 
     uid: str
-    """Its uid."""
+    """Uid of the pod."""
     namespace: str
-    """Its namespace."""
+    """Namespace of the pod."""
     name: str
-    """Its name."""
+    """Name of the pod."""
     owner_kind: str | None = None
-    """What it belongs to: `Deployment`, `StatefulSet`, `Job` … Absent: it belongs to nothing."""
+    """Kind of the pod's owner: `Deployment`, `StatefulSet`, `Job` … Absent: it has no owner."""
     owner_name: str | None = None
-    """Name of what it belongs to. Absent: it belongs to nothing."""
+    """Name of the pod's owner. Absent: it has no owner."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Its labels, those that `POD_LABELS` names."""
+    """Labels of the pod that `POD_LABELS` lists."""
 
 
 class AllocationSource(StrEnum):
-    KUBELET = "kubelet"  # a device plugin's, from pod-resources
+    KUBELET = "kubelet"  # by a device plugin, from pod-resources
     CLAIM = "claim"  # dynamic resource allocation, from pod-resources
     ANNOTATION = "annotation"  # a scheduler that shares devices wrote it on the pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One device id that a container was given."""
+    """One device id allocated to a container."""
 
     namespace: str
     """Namespace of the pod."""
@@ -94,29 +92,29 @@ class Allocation:
     container: str
     """Name of the container."""
     source: AllocationSource
-    """Who says so: `kubelet`, a device plugin's; `claim`, dynamic resource allocation; `annotation`, a
-    scheduler that shares devices."""
+    """Source of the allocation: `kubelet`, a device plugin; `claim`, dynamic resource allocation;
+    `annotation`, a scheduler that shares devices."""
     device_id: str
-    """As the plugin names it; of a claim `driver/pool/device`."""
+    """Device id as the device plugin reports it; for a claim `driver/pool/device`."""
     pod_uid: str | None = None
-    """Uid of the pod. Absent: while no source of pods tells it."""
+    """Uid of the pod. Absent: no pod source reports it."""
     resource: str | None = None
-    """What was asked for: `nvidia.com/gpu`. Absent: of a claim, or not told."""
+    """Resource name: `nvidia.com/gpu`. Absent: a claim, or not reported."""
     claim: str | None = None
-    """Namespace and name of the claim. Absent: not of a claim."""
+    """Namespace and name of the claim. Absent: not a claim."""
     device: str | None = None
-    """`id` of the device. Absent: no device of this node is known by that id."""
+    """`id` of the device. Absent: it matches no device of this node."""
     partition: str | None = None
     """`id` of the partition. Absent: not in a partition."""
     memory_bytes: int | None = None
-    """Memory that the share may use."""
+    """Memory that the container may use."""
     compute_ratio: float | None = None
-    """Part of the device's computing that the share may use."""
+    """Fraction of the device's compute capacity that the container may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUsage:
-    """One container of a pod on one device or partition. Numbers are [measured, allocated or
+    """Use of one device or partition by one container of a pod. Values are [measured, allocated or
     apportioned](concepts.md#measured-allocated-apportioned)."""
 
     device: str
@@ -130,77 +128,80 @@ class PodUsage:
     partition: str | None = None
     """`id` of the partition. Absent: not in a partition."""
     pod_uid: str | None = None
-    """Uid of the pod. Absent: while no source of pods tells it."""
-    # measured, from its processes; None: the driver does not tell
+    """Uid of the pod. Absent: no pod source reports it."""
+    # measured, from its processes; None: the driver does not report it
     processes: int = 0
-    """Measured: processes of the container on the device."""
+    """Measured: number of the container's processes on the device."""
     memory_used_bytes: int | None = None
-    """Measured: device memory that its processes hold."""
+    """Measured: device memory used by the container's processes."""
     utilization_ratio: float | None = None
-    """Measured: shares of the period in which its processes ran, added up."""
+    """Measured: sum over the container's processes of the fraction of the sample period they ran."""
     memory_utilization_ratio: float | None = None
-    """Measured: shares of the period in which its processes read or wrote device memory, added up."""
+    """Measured: sum over the container's processes of the fraction of the sample period they accessed device
+    memory."""
     encoder_utilization_ratio: float | None = None
-    """Measured: its processes' use of the video encoders, added up."""
+    """Measured: sum over the container's processes of their utilisation of the video encoders."""
     decoder_utilization_ratio: float | None = None
-    """Measured: its processes' use of the video decoders, added up."""
+    """Measured: sum over the container's processes of their utilisation of the video decoders."""
     # allocated
     allocated: int = 0
-    """Allocated: ids of the device that it holds. 0: it only uses it."""
+    """Allocated: number of device ids of this device (more than one for a shared device) allocated to the
+    container."""
     resources: tuple[str, ...] = ()
-    """Allocated: resource names under which it holds them."""
+    """Allocated: resource names of these device ids."""
     idle_seconds: float | None = None
-    """Allocated: time since it last did anything with what it holds. Absent: it holds nothing, or nobody can
-    tell."""
+    """Allocated: time since the container last used the device allocated to it. Absent: nothing is allocated
+    to it, or its use is unknown."""
     # apportioned
     memory_share_bytes: int | None = None
-    """Apportioned: its share of the memory of a device that is cut into shares. Absent: the device is not
+    """Apportioned: the container's share of the memory of a shared device. Absent: the device is not
     shared."""
     compute_share_ratio: float | None = None
-    """Apportioned: its share of the device's computing. Absent: the device is not shared."""
+    """Apportioned: the container's share of the compute capacity of a shared device. Absent: the device is
+    not shared."""
     device_share_ratio: float | None = None
-    """Apportioned: fraction of the device that it holds. Those of one device add up to 1 at most.
-    [Idle](concepts.md#idle) devices are sums of it. Absent: it holds nothing, it only uses the device."""
+    """Apportioned: fraction of the device allocated to the container; the fractions of one device add up to
+    at most 1. [Idle](concepts.md#idle) devices are sums of it. Absent: nothing is allocated to it."""
     energy_joules: float | None = None
-    """Apportioned: energy of the device, split by use among the pods on it."""
+    """Apportioned: energy of the device, split among its pods by use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unattributed:
-    """Use of one device that is attributed to no pod, by owner."""
+    """Use of one device by one owner that is not attributed to a pod."""
 
     device: str
     """`id` of the device."""
     kind: OwnerKind
-    """What the owner is."""
+    """Kind of owner."""
     reason: UnattributedReason
     """Why it is not attributed to a pod."""
     name: str | None = None
-    """Which owner, within the kind. Absent: of `none` and `unknown`."""
+    """Name of the owner. Absent: for `none` and `unknown`."""
     processes: int = 0
-    """Processes of the owner."""
+    """Measured: number of the owner's processes on the device."""
     memory_used_bytes: int | None = None
-    """Device memory that the owner's processes hold."""
+    """Measured: device memory in use by the owner."""
     utilization_ratio: float | None = None
-    """The use of the owner's processes together. Absent: the driver does not tell it by process."""
+    """Measured: utilisation by the owner's processes. Absent: the driver does not report it by process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceBalance:
-    """What makes the parts of one device add up: memory of pods + unattributed - surplus = used; energy of
-    pods + idle energy = energy of the device."""
+    """Differences between the total of a device and the sum over its pods: memory of pods + unattributed -
+    surplus = used; energy of pods + idle energy = energy of the device."""
 
     device: str
     """`id` of the device."""
     surplus_memory_bytes: int | None = None
-    """By how much the processes' memory together exceeds what is used."""
+    """Measured: by how much the memory of all processes exceeds the used memory that the device reports."""
     idle_energy_joules: float | None = None
-    """Energy that no pod's use accounts for."""
+    """Apportioned: energy of the device that is not attributed to a pod."""
     share_ratio: float | None = None
-    """Into how many shares the device is cut, by setting (2: each has half of it). Absent: no setting cuts
+    """Apportioned: number of shares that the device is divided into by a setting. Absent: no setting divides
     it."""
     jobs: tuple[str, ...] = ()
-    """Batch jobs that the job-mapping folder names for the device."""
+    """Allocated: batch jobs that the job-mapping folder assigns to the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,19 +209,19 @@ class AttributionSourceState:
     """One source of attribution. [Which pod](attribution.md#sources) lists them."""
 
     source: str
-    """`processes`, `pods`, `pod-resources` …"""
+    """Name of the source: `processes`, `pods`, `pod-resources` …"""
     up: bool
-    """It answered when it was last asked."""
+    """The last request succeeded."""
     detail: str | None = None
-    """What exactly is asked: `api-server`, `kubelet`, `v1`, a path."""
+    """Endpoint that is read: `api-server`, `kubelet`, `v1`, a path."""
     reason: str | None = None
-    """A short word for why it is not up. Absent: while it is up."""
+    """Why it is not up, as a keyword. Absent: while it is up."""
     error: str | None = None
-    """The last error, for people; kept after the source is well again. Absent: no error yet."""
+    """Text of the last error; it stays after the source has recovered. Absent: no error yet."""
     last_success: float | None = None
-    """When it last answered. Absent: before the first success."""
-    errors: tuple[Counted, ...] = ()
-    """Times that it failed, by reason."""
+    """Time of the last successful request. Absent: before the first success."""
+    errors: tuple[ReasonCount, ...] = ()
+    """Failed requests, by reason."""
 
 
 # --- process ------------------------------------------------------------
@@ -234,22 +235,22 @@ class ProcessType(StrEnum):
 
 
 class HostUse(NamedTuple):
-    """What a process takes of the node itself, whatever it does on devices; fields as of `Process`."""
+    """Use of the node's CPU and memory by a process; fields as in `Process`."""
 
     cpu_ratio: float | None = None
     resident_memory_bytes: int | None = None
     started_at: float | None = None
 
 
-_NOT_TOLD = HostUse()
+_NO_HOST_USE = HostUse()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process on one device: one that uses two devices is there twice. Arguments are never read."""
+    """One process on one device. A process on two devices has two entries. Arguments are never read."""
 
     pid: int
-    """Process id, as the node counts."""
+    """Process id in the node's pid namespace."""
     device: str | None = None
     """`id` of the device."""
     device_index: int | None = None
@@ -257,55 +258,53 @@ class Process:
     partition: str | None = None
     """`id` of the partition. Absent: not in a partition."""
     gpu_instance_id: int | None = None
-    """MIG: the GPU instance. Absent: not of MIG."""
+    """MIG: id of the GPU instance. Absent: not in a MIG instance."""
     compute_instance_id: int | None = None
-    """MIG: the compute instance. Absent: not of MIG."""
+    """MIG: id of the compute instance. Absent: not in a MIG instance."""
     name: str | None = None
     """Name of the program."""
     user: str | None = None
-    """Who runs it: a name, or a number where none is known."""
+    """User of the process: a name, or a number if it has no name."""
     type: ProcessType | None = None
-    """What it does on the device."""
+    """Kind of work on the device."""
     mps: bool | None = None
-    """It is a client of NVIDIA's Multi-Process Service."""
+    """The process is a client of NVIDIA's Multi-Process Service."""
     memory_bytes: int | None = None
-    """Device memory that it holds."""
+    """Device memory used by the process."""
     utilization_ratio: float | None = None
-    """Fraction of the driver's last sample period in which it ran on the device."""
+    """Fraction of the last sample period during which the process was running on the device."""
     memory_utilization_ratio: float | None = None
-    """Fraction of the period in which it read or wrote device memory."""
+    """Fraction of the last sample period during which the process accessed device memory."""
     encoder_utilization_ratio: float | None = None
-    """Its use of the video encoders."""
+    """Utilisation of the video encoders by the process."""
     decoder_utilization_ratio: float | None = None
-    """Its use of the video decoders."""
+    """Utilisation of the video decoders by the process."""
     cpu_ratio: float | None = None
-    """CPU time of the whole process on the node, the same in all of its entries. 1 is one CPU. Absent: not
-    told, or in the first collection that sees the process."""
+    """CPU time of the whole process on the node, the same in all of its entries; 1 is one CPU. Absent: not
+    reported, or the first collection with this process."""
     resident_memory_bytes: int | None = None
-    """Memory of the whole process on the node."""
+    """Resident memory of the whole process on the node."""
     started_at: float | None = None
-    """When it started, by the node's clock."""
+    """Start time of the process, by the node's clock."""
     owner: Owner | None = None
-    """Whose it is. Absent: nobody looked."""
+    """Owner of the process. Absent: attribution is off."""
     cores: tuple[int, ...] = ()
-    """Numbers of the device's cores that it holds."""
+    """Numbers of the device's cores that the process has opened."""
 
     def described(
-        self, name: str | None, user: str | None, owner: Owner, use: HostUse = _NOT_TOLD
+        self, name: str | None, user: str | None, owner: Owner, use: HostUse = _NO_HOST_USE
     ) -> "Process":
-        """The same with what is known of it besides."""
+        """A copy with these properties, which the driver does not report."""
         return replace(self, name=name, user=user, owner=owner, **use._asdict())
 
 
 # --- device share ------------------------------------------------------------
-# How much of a device a container holds, and when that share counts as idle.
+# The fraction of a device that is allocated to a container, and when it counts as idle.
 #
-# A share is a fraction of the device, and the shares of one device never add up to more than 1, so that sums
-# of shares are sums of devices.
+# The shares of one device never add up to more than 1, so a sum of shares is a number of devices.
 
 
-# A share is idle once its holder has done nothing with it for so long. The recording rules have it in their
-# names (`idle_1h`).
+# A share is idle after this time without use. The names of the recording rules contain it (`idle_1h`).
 IDLE_SECONDS = 3600.0
 
 Key = TypeVar("Key")
@@ -314,36 +313,37 @@ Key = TypeVar("Key")
 def device_shares(
     device: Device, holders: Mapping[Key, Sequence[Allocation]], share_ratio: float | None = None
 ) -> dict[Key, float]:
-    """The share of each holder. `share_ratio` is the number of shares that a setting cuts the device into.
+    """The share of each holder. `share_ratio` is the number of shares that a setting divides the
+    device into.
 
-    An allocation is what the scheduler granted of the device (its compute, else its memory), else one of
-    `share_ratio` shares, else an equal part among those who hold it. Of a partition, it is so much of the
-    partition. Grants that exceed the device are scaled down.
+    The share of an allocation is the fraction that the scheduler granted (of compute, else of memory), else
+    one of `share_ratio` shares, else an equal part for each allocation. In a partition, it is that fraction
+    of the partition. Grants that exceed the device are scaled down.
     """
-    allocations = [allocation for held in holders.values() for allocation in held]
-    in_place = Counter(allocation.partition for allocation in allocations)
+    allocations = [allocation for listed in holders.values() for allocation in listed]
+    per_partition = Counter(allocation.partition for allocation in allocations)
 
     def share(allocation: Allocation) -> float:
         granted = _granted(device, allocation)
         if granted is None:
-            count = in_place[allocation.partition]
+            count = per_partition[allocation.partition]
             granted = 1 / count if share_ratio is None else 1 / share_ratio
         return min(1.0, granted) * _fraction(device, allocation.partition)
 
-    return _at_most_whole({key: sum(map(share, held)) for key, held in holders.items()})
+    return _at_most_whole({key: sum(map(share, listed)) for key, listed in holders.items()})
 
 
 def usage_shares(usages: Sequence[PodUsage]) -> list[float]:
-    """The share of each of these, which are all of one device's. What an agent does not tell (one before
-    schema 1.4) is an equal part; one that holds nothing has none."""
+    """The share of each usage; all must be of one device. Without `device_share_ratio` (agents before schema
+    1.4) it is an equal part, and without an allocation it is 0."""
     holders = sum(usage.allocated > 0 for usage in usages)
     shares = {
-        place: 1 / holders if usage.device_share_ratio is None else max(0.0, usage.device_share_ratio)
-        for place, usage in enumerate(usages)
+        position: 1 / holders if usage.device_share_ratio is None else max(0.0, usage.device_share_ratio)
+        for position, usage in enumerate(usages)
         if usage.allocated > 0
     }
     shares = _at_most_whole(shares)
-    return [shares.get(place, 0.0) for place in range(len(usages))]
+    return [shares.get(position, 0.0) for position in range(len(usages))]
 
 
 def is_idle(idle_seconds: float | None) -> bool:
@@ -363,7 +363,7 @@ def _granted(device: Device, allocation: Allocation) -> float | None:
 
 
 def _fraction(device: Device, partition: str | None) -> float:
-    """Of the device: by memory, or an equal part where partitions share their memory."""
+    """The partition as a fraction of the device: by memory, or an equal part if partitions share memory."""
     if partition is None or not device.partitions:
         return 1.0
     memory = {each.id: each.memory_total_bytes for each in device.partitions}

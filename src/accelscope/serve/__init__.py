@@ -3,7 +3,7 @@
 from accelscope.serve.message import PLAIN_TEXT, Limits, Request, Response, ServeError, accepts
 from accelscope.serve.routing import (
     Continuation,
-    Deferred,
+    DeferredResponse,
     Guard,
     Handler,
     Route,
@@ -16,7 +16,7 @@ from accelscope.serve.server import Server, Tls
 __all__ = [
     "PLAIN_TEXT",
     "Continuation",
-    "Deferred",
+    "DeferredResponse",
     "Guard",
     "Handler",
     "Limits",

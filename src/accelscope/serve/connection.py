@@ -11,13 +11,13 @@ from enum import Enum, auto
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING, Protocol
 
-from accelscope.serve.message import Head, Limits, Refusal, Request, Response, parse_head
-from accelscope.serve.routing import Continuation, Deferred
+from accelscope.serve.message import Head, Limits, Request, RequestError, Response, parse_head
+from accelscope.serve.routing import Continuation, DeferredResponse
 
 if TYPE_CHECKING:
     import ssl
 
-    from accelscope.serve.tls import TlsStream
+    from accelscope.certificates import TlsStream
 
 
 class Stream(Protocol):
@@ -95,8 +95,8 @@ class Connection:
         sock: socket.socket,
         *,
         peer: str,
-        answer: Callable[[Request], Response | Deferred],
-        deliver: Callable[["Connection", Deferred, Response | Continuation], None],
+        answer: Callable[[Request], Response | DeferredResponse],
+        deliver: Callable[["Connection", DeferredResponse, Response | Continuation], None],
         limits: Limits,
         now: float,
         context: "ssl.SSLContext | None" = None,
@@ -120,7 +120,7 @@ class Connection:
         self._ended = False  # the client has closed its sending direction
         self._served = False
         self._head: Head | None = None  # of the current request
-        self._deferred: Deferred | None = None
+        self._deferred: DeferredResponse | None = None
         self._close_after = False
         self._out: list[memoryview] = []
         self._lingered = 0  # bytes
@@ -151,7 +151,7 @@ class Connection:
         else:
             self.phase = Phase.CLOSED
 
-    def complete(self, deferred: Deferred, result: Response | Continuation, now: float) -> None:
+    def complete(self, deferred: DeferredResponse, result: Response | Continuation, now: float) -> None:
         """Another thread has provided the response. It is dropped if the request has timed out."""
         if self.phase is Phase.WAITING and self._deferred is deferred:
             self._take(result if isinstance(result, Response) else result(), now)
@@ -176,7 +176,7 @@ class Connection:
                 self.refuse(Response.text(400, "this port requires https://"), now)
                 return
 
-            from accelscope.serve.tls import TlsStream  # noqa: PLC0415 - imports ssl
+            from accelscope.certificates import TlsStream  # noqa: PLC0415 - imports ssl
 
             assert self.context is not None
             self._stream = self._tls = TlsStream(self.context, self._plain.sock)
@@ -218,7 +218,7 @@ class Connection:
         """Start the response if the request is complete."""
         try:
             head = self._take_head()
-        except Refusal as refusal:
+        except RequestError as refusal:
             self.refuse(refusal.response, now)
             return True
         if head is None:
@@ -228,7 +228,7 @@ class Connection:
         self._take(self._answer(head.request), now)
         return True
 
-    def _take(self, response: Response | Deferred, now: float) -> None:
+    def _take(self, response: Response | DeferredResponse, now: float) -> None:
         if isinstance(response, Response):
             self._respond(response, now)
             return
@@ -248,20 +248,20 @@ class Connection:
         size = end.start() if end else len(buffer)
         line = buffer.find(b"\n", 0, size)
         if (size if line < 0 else line) > limits.line_bytes:
-            raise Refusal(414, f"the request line is longer than {limits.line_bytes} bytes")
+            raise RequestError(414, f"the request line is longer than {limits.line_bytes} bytes")
         if size > limits.head_bytes:
-            raise Refusal(431, f"the header is longer than {limits.head_bytes} bytes")
+            raise RequestError(431, f"the header is longer than {limits.head_bytes} bytes")
         if end is None:
             if not buffer[:1].isalpha():
-                raise Refusal(400, "not an HTTP request")
+                raise RequestError(400, "not an HTTP request")
             return None
         head = parse_head(bytes(buffer[:size]), peer=self._peer, certified=self._certified)
         if head.body_bytes > limits.body_bytes:
-            raise Refusal(413, "request bodies are not allowed")
+            raise RequestError(413, "request bodies are not allowed")
         whole = end.end() + head.body_bytes
         if len(buffer) < whole:
             if "expect" in head.request.headers:
-                raise Refusal(417, "request bodies are not allowed")
+                raise RequestError(417, "request bodies are not allowed")
             return None
         del buffer[:whole]
         return head

@@ -188,7 +188,7 @@ class Response:
         return head.encode("latin-1"), b"" if request is not None and request.method == "HEAD" else body
 
 
-class Refusal(Exception):
+class RequestError(Exception):
     """An invalid request. The connection is closed after this response."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -215,17 +215,17 @@ _FIELDS_LIMIT = 100
 
 
 def parse_head(head: bytes, *, peer: str = "", certified: bool = False) -> Head:
-    """Parse the head, without the empty line. Raises Refusal."""
+    """Parse the head, without the empty line. Raises RequestError."""
     first, *lines = head.decode("latin-1").split("\n")
     line = _REQUEST_LINE.fullmatch(first.removesuffix("\r"))
     if line is None:
-        raise Refusal(400, "not an HTTP request")
+        raise RequestError(400, "not an HTTP request")
     method, target, major, minor = line.groups()
     if major != "1":
-        raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are supported")
+        raise RequestError(505, "only HTTP/1.1 and HTTP/1.0 are supported")
     headers = _fields(lines)
     if minor != "0" and "host" not in headers:
-        raise Refusal(400, "missing Host header")
+        raise RequestError(400, "missing Host header")
     path, query = _split_target(target)
     wants = {option.strip().lower() for option in headers.get("connection", "").split(",")}
     request = Request(method, path, query, headers, peer, certified)
@@ -234,16 +234,16 @@ def parse_head(head: bytes, *, peer: str = "", certified: bool = False) -> Head:
 
 def _fields(lines: list[str]) -> dict[str, str]:
     if len(lines) > _FIELDS_LIMIT:
-        raise Refusal(431, f"more than {_FIELDS_LIMIT} header fields")
+        raise RequestError(431, f"more than {_FIELDS_LIMIT} header fields")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.removesuffix("\r").partition(":")
         name, value = name.lower(), value.strip(" \t")
         if not colon or _NAME.fullmatch(name) is None or _CONTROL.search(value):
-            raise Refusal(400, "malformed header line")
+            raise RequestError(400, "malformed header line")
         if name in headers:
             if name in ("host", "content-length"):
-                raise Refusal(400, f"duplicate {name} header")
+                raise RequestError(400, f"duplicate {name} header")
             value = f"{headers[name]}, {value}"
         headers[name] = value
     return headers
@@ -252,13 +252,13 @@ def _fields(lines: list[str]) -> dict[str, str]:
 def _split_target(target: str) -> tuple[str, str]:
     parts = _TARGET.fullmatch(target)
     if parts is None:
-        raise Refusal(400, "malformed request target")
+        raise RequestError(400, "malformed request target")
     try:
         path = unquote(parts[1] or "/", errors="strict")
     except UnicodeDecodeError:
-        raise Refusal(400, "the path is not UTF-8") from None
+        raise RequestError(400, "the path is not UTF-8") from None
     if not path.isprintable():
-        raise Refusal(400, "the path contains control characters")
+        raise RequestError(400, "the path contains control characters")
     return path, parts[2] or ""
 
 
@@ -266,10 +266,10 @@ def _body_bytes(headers: Mapping[str, str]) -> int:
     length = headers.get("content-length")
     if "transfer-encoding" in headers:
         if length is not None:
-            raise Refusal(400, "both Content-Length and Transfer-Encoding are present")
-        raise Refusal(411, "Content-Length is required")
+            raise RequestError(400, "both Content-Length and Transfer-Encoding are present")
+        raise RequestError(411, "Content-Length is required")
     if length is None:
         return 0
     if not re.fullmatch(r"[0-9]{1,18}", length, re.ASCII):
-        raise Refusal(400, "Content-Length is not a number")
+        raise RequestError(400, "Content-Length is not a number")
     return int(length)

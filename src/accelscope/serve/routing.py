@@ -81,10 +81,10 @@ def _read(path: Path) -> tuple[bytes, ...]:
     return tokens
 
 
-Continuation = Callable[[], "Response | Deferred"]  # called in the server's thread
+Continuation = Callable[[], "Response | DeferredResponse"]  # called in the server's thread
 
 
-class Deferred:
+class DeferredResponse:
     """A response that another thread provides later, for handlers that would otherwise have to wait. The
     client gets 503 if `complete` is not called in time."""
 
@@ -113,7 +113,7 @@ class Deferred:
             deliver(result)
 
 
-Handler = Callable[[Request], Response | Deferred]
+Handler = Callable[[Request], Response | DeferredResponse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class Route:
 class Guard(Protocol):
     """Decides about requests to guarded routes that the token file does not allow."""
 
-    def admit(self, request: Request, proceed: Continuation) -> Response | Deferred:
-        """Return `proceed()`, a refusal, or a Deferred that is completed with either. Runs in the server's
-        only thread and must not block."""
+    def admit(self, request: Request, proceed: Continuation) -> Response | DeferredResponse:
+        """Return `proceed()`, a refusal, or a DeferredResponse that is completed with either. Runs in the
+        server's only thread and must not block."""
 
 
 class Router:
@@ -153,7 +153,7 @@ class Router:
         self._client_certificates = client_certificates
         self._failing: dict[str, str] = {}  # path -> last error, which is logged once
 
-    def answer(self, request: Request) -> Response | Deferred:
+    def answer(self, request: Request) -> Response | DeferredResponse:
         route = self._routes.get(request.path)
         if route is None:
             return Response.text(404, "not found")
@@ -163,7 +163,7 @@ class Router:
             return self._authorize(route.handler, request)
         return self._handle(route.handler, request)
 
-    def _authorize(self, handler: Handler, request: Request) -> Response | Deferred:
+    def _authorize(self, handler: Handler, request: Request) -> Response | DeferredResponse:
         if self._client_certificates and not request.certified:
             return Response.text(403, "client certificate required")
         open_to_all = self._auth is None and self._guard is None
@@ -173,7 +173,7 @@ class Router:
             return self._guard.admit(request, lambda: self._handle(handler, request))
         return unauthorized()
 
-    def _handle(self, handler: Handler, request: Request) -> Response | Deferred:
+    def _handle(self, handler: Handler, request: Request) -> Response | DeferredResponse:
         path = request.path
         try:
             response = handler(request)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from accelscope.serve.connection import Connection, Phase
 from accelscope.serve.message import Limits, Request, Response, ServeError
-from accelscope.serve.routing import Continuation, Deferred, Guard, Handler, Route, Router, TokenFile
+from accelscope.serve.routing import Continuation, DeferredResponse, Guard, Handler, Route, Router, TokenFile
 
 if TYPE_CHECKING:
     from accelscope.certificates import CertificateFiles
@@ -38,7 +38,7 @@ class Loop:
     def __init__(
         self,
         listener: socket.socket,
-        answer: Callable[[Request], Response | Deferred],
+        answer: Callable[[Request], Response | DeferredResponse],
         limits: Limits,
         tls: "CertificateFiles | None",
         auth: TokenFile | None,
@@ -50,7 +50,7 @@ class Loop:
         self._auth = auth
         self._connections: dict[Connection, int] = {}  # with the registered events
         # Completed by other threads.
-        self._results: deque[tuple[Connection, Deferred, Response | Continuation]] = deque()
+        self._results: deque[tuple[Connection, DeferredResponse, Response | Continuation]] = deque()
         self._stopping = False
         self._accept_again: float | None = None  # when accepting is paused
         self._starved = False  # out of file descriptors, which is logged once
@@ -210,7 +210,9 @@ class Loop:
         self._drop(min(candidates, key=lambda each: (not each.spare, each.since)))
         return True
 
-    def _deliver(self, connection: Connection, deferred: Deferred, result: Response | Continuation) -> None:
+    def _deliver(
+        self, connection: Connection, deferred: DeferredResponse, result: Response | Continuation
+    ) -> None:
         self._results.append((connection, deferred, result))
         self._wake()
 

@@ -6,20 +6,19 @@ node.write(at=60.0)
 node.set_faults([Fault(kind=FaultKind.HANG, device=3)])
 """
 
-from accelscope.simulate.compiler import CompileError
 from accelscope.simulate.description import load_node, read_node, ready_made
 from accelscope.simulate.faults import Fault, FaultKind
-from accelscope.simulate.folder import AlreadyRunning
+from accelscope.simulate.folder import FolderInUse
 from accelscope.simulate.node import SimulatedNode
-from accelscope.simulate.section import DescriptionError
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import DescriptionError, NodeSpec
+from accelscope.simulate.vendor import CompileError
 
 __all__ = [
-    "AlreadyRunning",
     "CompileError",
     "DescriptionError",
     "Fault",
     "FaultKind",
+    "FolderInUse",
     "NodeSpec",
     "SimulatedNode",
     "load_node",

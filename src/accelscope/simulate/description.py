@@ -23,10 +23,11 @@ from accelscope.config.values import (
 )
 from accelscope.simulate.faults import Fault, FaultKind, PossibleFaults
 from accelscope.simulate.pods import check_pods
-from accelscope.simulate.section import Description, DescriptionError
 from accelscope.simulate.spec import (
     CgroupKind,
     CgroupSpec,
+    Description,
+    DescriptionError,
     HamiShare,
     IdlePodSpec,
     LoadSpec,

@@ -3,7 +3,7 @@
 Plain files imitate those of the kernel, with two differences. A plain file is replaced by each change, so a
 reader must open it again for every reading. And reading it does not fail with EIO or EPERM, least of all for
 root. Where a read must fail, there is a dangling Link (no such file) or a Folder (is a directory); where it
-must hang, a Blocking file.
+must hang, a BlockingFile.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.spec import DescriptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class BlockingFile:
     """A file whose opening blocks until it is replaced. A reader that waits then gets the new text, or
     nothing if there is none."""
 
@@ -37,7 +37,7 @@ class Folder:
     """An empty folder; where a file is expected, it causes a read error."""
 
 
-Content = str | bytes | Link | Blocking | Folder
+Content = str | bytes | Link | BlockingFile | Folder
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -84,7 +84,7 @@ def _put(path: Path, content: Content) -> None:
             write_bytes(path, content)
         case Folder():
             path.mkdir(parents=True, exist_ok=True)
-        case Link() | Blocking():
+        case Link() | BlockingFile():
             path.parent.mkdir(parents=True, exist_ok=True)
             scratch = _scratch(path)
             if isinstance(content, Link):
@@ -96,7 +96,7 @@ def _put(path: Path, content: Content) -> None:
 
 @contextmanager
 def _released(path: Path, content: Content | None) -> Iterator[None]:
-    """Unblocks readers of `path` if it is a Blocking file. It is kept open for the duration of the context,
+    """Unblocks readers of `path` if it is a BlockingFile. It is kept open for the duration of the context,
     because a reader that opens it before it is replaced would otherwise block forever."""
     try:
         blocking = stat.S_ISFIFO(path.lstat().st_mode)
@@ -204,7 +204,7 @@ _LOCK_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
 
 
-class AlreadyRunning(RuntimeError):
+class FolderInUse(RuntimeError):
     """Another process updates this folder."""
 
 
@@ -224,7 +224,7 @@ class LockedFolder:
             raise DescriptionError(f"{self._path}: not empty and not {self._what}; choose a new folder")
 
     def check_not_running(self) -> None:
-        """Raises AlreadyRunning."""
+        """Raises FolderInUse."""
         if self.is_running():
             raise self._already_running()
 
@@ -235,12 +235,12 @@ class LockedFolder:
         try:
             with self._lock(0.0):
                 return False
-        except AlreadyRunning:
+        except FolderInUse:
             return True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Raises AlreadyRunning."""
+        """Raises FolderInUse."""
         self._path.mkdir(parents=True, exist_ok=True)
         with self._lock(_LOCK_SECONDS):
             yield
@@ -260,5 +260,5 @@ class LockedFolder:
                     break
             yield
 
-    def _already_running(self) -> AlreadyRunning:
-        return AlreadyRunning(f"{self._path} is in use by another process; stop it first")
+    def _already_running(self) -> FolderInUse:
+        return FolderInUse(f"{self._path} is in use by another process; stop it first")

@@ -20,18 +20,18 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 from accelscope.config.document import read_each
-from accelscope.simulate.compiler import built, cache_folder
 from accelscope.simulate.description import read_fault, read_node, read_yaml
 from accelscope.simulate.faults import Fault, FaultLog, fault_document
 from accelscope.simulate.folder import Content, LockedFolder, Tree, copy_program, write_text
 from accelscope.simulate.pods import homes, pods_of
-from accelscope.simulate.section import Description, DescriptionError, Options
-from accelscope.simulate.spec import NodeSpec, Pauses
+from accelscope.simulate.spec import Description, DescriptionError, NodeSpec, Options, Pauses
 from accelscope.simulate.vendor import (
     InstalledPart,
-    Instant,
-    Site,
+    SimulatedHost,
+    SimulationTime,
     VendorDriver,
+    built,
+    cache_folder,
     simulated_names,
     simulated_vendor,
 )
@@ -128,7 +128,7 @@ class SimulatedNode:
         self._locked_folder = LockedFolder(self.folder, "a simulated node", (_DESCRIPTION,))
 
     def _open_driver(self, vendor: str) -> VendorDriver[Any]:
-        site = Site(
+        site = SimulatedHost(
             seed=self.spec.seed,
             pci_domain=list(self.spec.vendors).index(vendor),
             placements=tuple(p for p in self._placements if p.process.spec.vendor == vendor),
@@ -154,7 +154,7 @@ class SimulatedNode:
     def build(self, at: float = 0.0) -> None:
         """Compiles the native parts and writes the folder at simulated time `at`, with the faults of the
         description only. Raises CompileError, DescriptionError for a folder with other files, and
-        AlreadyRunning."""
+        FolderInUse."""
         self._locked_folder.check_not_running()
         self._locked_folder.check_content()
         for installation in self._installations.values():
@@ -217,9 +217,9 @@ class SimulatedNode:
         self._faults_error = None
         self._faults.observe(current, at)
 
-    def _instant(self, vendor: str) -> Instant:
+    def _instant(self, vendor: str) -> SimulationTime:
         faults = self._faults.of_vendor(vendor)
-        return Instant(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
+        return SimulationTime(at=self._at, wall_clock=self._epoch + self._at, faults=faults)
 
     def readings(self, kind: type[VendorDriver[Reading]]) -> tuple[Reading, ...]:
         """The readings of one vendor's devices, given by its driver's class, at the time last written: the
@@ -232,7 +232,7 @@ class SimulatedNode:
     def readings_at(self, vendor: str, at: float) -> tuple[Any, ...]:
         """The readings of a vendor's devices at any time, without writing them."""
         faults = self._faults.of_vendor(vendor)
-        instant = Instant(at=at, wall_clock=self._epoch + at, faults=faults)
+        instant = SimulationTime(at=at, wall_clock=self._epoch + at, faults=faults)
         return self._drivers[vendor].readings(instant)
 
     def capacity(self) -> dict[str, str]:
@@ -277,7 +277,7 @@ class SimulatedNode:
         return fault
 
     def run(self, stop: Event, period: float = 1.0) -> None:
-        """Updates the folder with the wall clock until `stop` is set. Raises AlreadyRunning."""
+        """Updates the folder with the wall clock until `stop` is set. Raises FolderInUse."""
         with self._locked_folder.locked():
             started = time.monotonic() - self._at
             self._epoch = time.time() - self._at

@@ -12,8 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
-from accelscope.simulate.section import DescriptionError
-from accelscope.simulate.spec import CgroupKind, CgroupSpec, HamiShare, NodeSpec, PodOwner, PodQos
+from accelscope.simulate.spec import (
+    CgroupKind,
+    CgroupSpec,
+    DescriptionError,
+    HamiShare,
+    NodeSpec,
+    PodOwner,
+    PodQos,
+)
 
 _NAMESPACES = ("inference", "research", "team-nlp", "team-vision", "platform")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated suffixes in Kubernetes: no vowels, so no words
@@ -261,7 +268,7 @@ def _requests(spec: NodeSpec) -> Iterator[_PodRequest]:
                 workload=number,
                 where=f"processes[{number}].cgroup",
                 called=kubernetes_name(process.name),
-                held=(process.vendor, process.devices, process.instance, process.own),
+                allocated=(process.vendor, process.devices, process.instance, process.own),
                 cgroup=process.cgroup,
                 lifetime=(process.begin, process.until),
             )
@@ -273,7 +280,7 @@ def _requests(spec: NodeSpec) -> Iterator[_PodRequest]:
             workload=None,
             where=f"pods[{number}]",
             called="notebook",
-            held=(holder.vendor, holder.devices, holder.instance, holder.own),
+            allocated=(holder.vendor, holder.devices, holder.instance, holder.own),
             cgroup=holder.cgroup,
             lifetime=(holder.begin, holder.until),
         )
@@ -287,7 +294,7 @@ def _request(
     workload: int | None,
     where: str,
     called: str,
-    held: tuple[str, tuple[int, ...], int | None, Hashable],
+    allocated: tuple[str, tuple[int, ...], int | None, Hashable],
     cgroup: CgroupSpec,
     lifetime: tuple[float | None, float | None],
 ) -> _PodRequest:
@@ -296,7 +303,7 @@ def _request(
     if owner is not None:
         owner = PodOwner(owner.kind, owner.name or called)
     begin, until = lifetime
-    vendor, devices, instance, own = held
+    vendor, devices, instance, own = allocated
     return _PodRequest(
         key=key,
         workload=workload,
@@ -319,18 +326,20 @@ def _request(
 def _grants(requests: list[_PodRequest], plugin: Plugin) -> dict[str, tuple[Grant, ...]]:
     """The grants by path in the description. A device of several containers at one time is divided into
     replicas if its plugin supports that; if not, the first container gets it and the others get nothing."""
-    held: dict[str, list[_PodRequest]] = defaultdict(list)
+    allocated: dict[str, list[_PodRequest]] = defaultdict(list)
     asked = []
     for request in requests:
         devices = [
             plugin(request.vendor, device, request.instance, request.own) for device in request.devices
         ]
         if request.cgroup.pod.allocated:
-            own = [device for device in devices if not any(map(request.shares_container, held[device.id]))]
+            own = [
+                device for device in devices if not any(map(request.shares_container, allocated[device.id]))
+            ]
             asked.append((request, own))
             for device in own:
-                held[device.id].append(request)
-    cut = {device for device, holders in held.items() if _is_cut(holders)}
+                allocated[device.id].append(request)
+    cut = {device for device, holders in allocated.items() if _is_cut(holders)}
     given: Counter[str] = Counter()
     result: dict[str, tuple[Grant, ...]] = {request.where: () for request in requests}
     for request, devices in asked:
@@ -341,7 +350,7 @@ def _grants(requests: list[_PodRequest], plugin: Plugin) -> dict[str, tuple[Gran
                 ids = [f"{device.id}-{first}"]
             elif device.shareable and device.id in cut:
                 ids = [f"{device.id}::{first + number}" for number in range(pod.replicas or 1)]
-            elif not device.shareable and any(map(request.comes_after, held[device.id])):
+            elif not device.shareable and any(map(request.comes_after, allocated[device.id])):
                 continue
             given[device.id] += len(ids)
             grants += [Grant(pod.resource or device.resource, id_, device, pod.hami) for id_ in ids]

@@ -4,8 +4,8 @@ The driver is a subpackage `simulated` of the vendor's folder. The vendor's decl
 SimulatedVendor:
 
 - `read_section` turns the vendor's section of a node's description into the vendor's own spec;
-- `open_driver` makes the driver of one node from that spec and a Site: the seed, the vendor's PCI domain and
-  the processes on its devices, each with a load curve;
+- `open_driver` makes the driver of one node from that spec and a SimulatedHost: the seed, the vendor's PCI
+  domain and the processes on its devices, each with a load curve;
 - the node compiles and installs the driver's native parts, removes them under a fault, and at each step
   writes those of the driver's files that changed;
 - the simulated cluster uses the driver's `plugin_device` as what the vendor's device plugin gives to a pod.
@@ -14,6 +14,11 @@ All output is a function of seed, time and the faults so far: counters never dec
 reproducible. `spec`, `workload`, `folder` and the Tool below contain what vendors share.
 """
 
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +27,6 @@ from typing import Any, Protocol, TypeVar
 
 from accelscope.config.document import Section
 from accelscope.simulate import spec
-from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import Fault, FaultKind, FaultLog, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
@@ -30,11 +34,104 @@ from accelscope.simulate.spec import FREE, ToolCost, VendorSpec
 from accelscope.simulate.workload import Placement
 from accelscope.vendors import declarations
 
+# --- native parts ---------------------------------------------------------
+# Native parts of simulated drivers, built with the machine's C compiler once per version of the sources.
+
+
+_COMPILERS = ("cc", "gcc", "clang")
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
+_TIMEOUT_SECONDS = 120
+
+
+class CompileError(RuntimeError):
+    """The native parts could not be built; the message tells the user how to fix it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativePart:
+    """A library (with a SONAME) or a program made from C sources of one folder."""
+
+    name: str
+    folder: Path
+    sources: tuple[str, ...]
+    headers: tuple[str, ...] = ()
+    soname: str | None = None
+
+    def fingerprint(self) -> str:
+        """A hash of the sources and the flags."""
+        digest = hashlib.sha256(repr((self.name, self.soname, _FLAGS)).encode())
+        for name in (*self.sources, *self.headers):
+            digest.update((self.folder / name).read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "accelscope"
+
+
+def built(part: NativePart, cache: Path) -> Path:
+    """The compiled part, from the cache or made now. Raises CompileError."""
+    target = cache / f"{part.name}-{part.fingerprint()}"
+    try:
+        if target.is_file():
+            return target
+        compiler = _compiler()
+        cache.mkdir(parents=True, exist_ok=True)
+        descriptor, scratch = tempfile.mkstemp(dir=cache, prefix=f".{part.name}-")
+    except OSError as error:
+        raise CompileError(
+            f"cannot store compiled drivers in {cache}: {error.strerror};"
+            " set XDG_CACHE_HOME to use another folder"
+        ) from None
+    os.close(descriptor)
+    try:
+        _compile(part, compiler, Path(scratch))
+        Path(scratch).chmod(0o755)
+        Path(scratch).replace(target)  # atomic, also when two builds race
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+    return target
+
+
+def _compiler() -> str:
+    wanted = os.environ.get("CC")
+    candidates: Sequence[str] = (wanted,) if wanted else _COMPILERS
+    for name in candidates:
+        if path := shutil.which(name):
+            return path
+    raise CompileError(
+        f"no C compiler found (looked for {', '.join(candidates)}): install one, "
+        "e.g. apt install gcc libc6-dev, or set the environment variable CC"
+    )
+
+
+def _compile(part: NativePart, compiler: str, target: Path) -> None:
+    command = [compiler, *_FLAGS]
+    if part.soname:
+        command += ["-shared", "-fPIC", "-fvisibility=hidden", f"-Wl,-soname,{part.soname}"]
+    command += ["-o", str(target), *(str(part.folder / name) for name in part.sources)]
+    command += ["-lpthread", "-ldl"]
+    try:
+        # The command is the user's own compiler and our own sources, without a shell.
+        result = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"cannot run {compiler}: {error}") from None
+    if result.returncode != 0:
+        first = next((line for line in result.stderr.splitlines() if "error" in line), "no message")
+        raise CompileError(f"{compiler} cannot build {part.name}: {first}")
+
+
+# --- simulated vendor -----------------------------------------------------
+
+
 Reading_co = TypeVar("Reading_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class SimulatedHost:
     """The node that a driver runs on."""
 
     seed: int
@@ -48,7 +145,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instant:
+class SimulationTime:
     at: float  # simulated time, seconds
     wall_clock: float  # the same as seconds since 1970
     faults: FaultLog  # of this vendor only, past and present
@@ -78,10 +175,10 @@ class VendorDriver(Protocol[Reading_co]):
     @property
     def native_parts(self) -> tuple[InstalledPart, ...]: ...
 
-    def readings(self, instant: Instant) -> tuple[Reading_co, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[Reading_co, ...]:
         """The readings of each device, in the vendor's own terms: the reference for tests of readers."""
 
-    def files(self, instant: Instant) -> Iterable[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterable[tuple[str, Content]]:
         """The vendor's files under proc/, sys/, dev/, state/ and opt/ in the folder of the node, in the order
         in which they are written. The node writes the files of processes."""
 
@@ -113,7 +210,9 @@ class DriverPod:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedVendor:
     read_section: Callable[[Section], VendorSpec]  # takes its keys; raises DescriptionError
-    open_driver: Callable[[Any, Site], VendorDriver[Any]]  # the spec is the one that read_section made
+    open_driver: Callable[
+        [Any, SimulatedHost], VendorDriver[Any]
+    ]  # the spec is the one that read_section made
     faults: PossibleFaults
     # The agent's settings and their paths in the folder of a node. They are set for every node: where the
     # vendor is absent the paths do not exist, so the agent does not read the machine's own driver.
@@ -175,7 +274,7 @@ class Tool:
         return InstalledPart(_PROGRAM, f"bin/{self.name}", FaultKind.TOOL_MISSING)
 
     def state_file(self, answers: Iterable[ToolAnswer], active: Iterable[Fault]) -> tuple[str, bytes]:
-        """The driver's file with the answers of the tool, of which the first match is printed. It contains
+        """The driver's file with the answers of the tool; the first match is printed. It contains
         the faults of the tool; the driver adapts `answers` to faults of devices and of the driver."""
         own = [fault for fault in active if fault.kind.of_tool and fault.tool in (None, self.name)]
         lines = [f"cost {self.cost.cpu_milliseconds} {self.cost.memory_mib}"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.objects import annotations_patch, send
 from accelscope.model import Snapshot, Vendor
 from accelscope.sinks.documents import (

@@ -1,13 +1,20 @@
-"""The annotations' content as JSON text. Numbers are rounded, and absent values are omitted."""
+"""Content of the Node's annotations, as JSON text, and of its labels.
+
+In annotations numbers are rounded, and absent values are omitted.
+"""
 
 import json
+import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
+from typing import TypeVar
 
-from accelscope.model import Device, HealthState, Snapshot
-from accelscope.vendors import VendorDeclaration
+from accelscope.model import Device, HealthState, Snapshot, Vendor
+from accelscope.sinks import ACCELSCOPE, DOMAINS
+from accelscope.vendors import VendorDeclaration, declarations
 
 DEVICES = "accelscope.io/devices"
 
@@ -144,3 +151,200 @@ def _compact(document: object) -> str:
 def _framed(document: Document, entries: Iterable[str]) -> str:
     head = _compact({"timestamp": timestamp(document.taken_at)})[:-1]
     return f'{head},"{document.member}":[{",".join(entries)}]}}'
+
+
+# --- labels ---------------------------------------------------------------
+# Labels of the Node that describe its devices. A label exists only if it is true of all devices of a vendor.
+# If two cards have different firmware, there is no label of the firmware version. Without devices of a
+# vendor, there are no labels of that vendor.
+
+
+MOST_CHARACTERS = 63
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
+_ENDS = "._-"  # not allowed at either end
+
+
+def label_value(text: str) -> str | None:
+    """A text as a valid label value: `NVIDIA H100 80GB HBM3` becomes `NVIDIA-H100-80GB-HBM3`; None if nothing
+    is left."""
+    written = _NOT_ALLOWED.sub("-", text).lstrip(_ENDS)[:MOST_CHARACTERS].rstrip(_ENDS)
+    return written or None
+
+
+_MOST_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Vendor and product name from the machine's firmware (DMI)."""
+
+    vendor: str | None = None
+    name: str | None = None
+
+
+def read_machine(sys: Path) -> Machine:
+    """Machines without DMI, such as many with Arm processors, have neither value."""
+    folder = sys / "class/dmi/id"
+    return Machine(_text(folder / "sys_vendor"), _text(folder / "product_name"))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_CHARACTERS).strip() or None
+    except OSError:
+        return None
+
+
+# `550.54.15`, `24.1.rc3`, `1.9.8, 4c1f0aa`, `2026.1.0-dev0+96977d5`, `6.10.5 (build 7)`
+_VERSION = re.compile(
+    r"v?(?P<text>(?P<major>\d{1,9})(?:\.(?P<minor>\d{1,9})(?:\.(?P<patch>\d{1,9}))?)?"
+    r"(?P<more>[0-9A-Za-z._~-]{0,100}))"
+    r"(?:(?:\+|,\s*)(?P<reference>[0-9A-Za-z.-]{1,100}))?(?![0-9A-Za-z])",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a driver or firmware. `reference` is its commit or build."""
+
+    text: str
+    major: str | None = None
+    minor: str | None = None
+    patch: str | None = None
+    prerelease: str | None = None
+    reference: str | None = None
+
+    @property
+    def numbers(self) -> str:
+        """x.y.z if it has all three numbers."""
+        parts = (self.major, self.minor, self.patch)
+        return ".".join(part for part in parts if part) if None not in parts else self.text
+
+
+def version_of(text: str) -> Version:
+    match = _VERSION.match(text.strip())
+    if match is None:
+        return Version(text.strip())
+    more = match["more"]
+    minor, patch = match["minor"], match["patch"]
+    if more and more[0].isalnum():
+        # `24.1rc3`, `535.1a`: the last part is not a number.
+        minor, patch = (minor if patch else None), None
+    return Version(
+        match["text"],
+        match["major"],
+        minor,
+        patch,
+        more[1:] or None if more.startswith("-") else None,
+        match["reference"],
+    )
+
+
+_MIB = 1 << 20
+
+_NO_MACHINE = Machine()
+
+Fact = tuple[str, str | None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Values that all devices of a vendor have in common."""
+
+    count: int
+    product: str | None
+    family: str | None
+    memory_bytes: int | None
+    driver: Version | None
+    firmware: Version | None
+    revision: str | None
+
+
+def feature_labels(
+    devices: Iterable[Device], machine: Machine = _NO_MACHINE, domains: Sequence[str] = DOMAINS
+) -> dict[str, str]:
+    """Sorted by name. Lost devices are ignored; stale devices count."""
+    present = [device for device in devices if device.health.state is not HealthState.LOST]
+    by_vendor = {
+        vendor: _common_facts(own)
+        for vendor in Vendor
+        if (own := [device for device in present if device.vendor is vendor])
+    }
+    found: dict[str, str] = {}
+    for domain in domains:
+        for name, text in _labels_of(domain, by_vendor, machine):
+            value = None if text is None else label_value(text)
+            if value is not None:
+                found[f"{domain}/{name}"] = value
+    return dict(sorted(found.items()))
+
+
+class Sizes:
+    """Keeps the memory size of each device while it is stale: labels that pods select nodes by must not
+    disappear because of a slow driver."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int | None] = {}
+
+    def fill_in(self, devices: Iterable[Device]) -> list[Device]:
+        filled = [
+            replace(device, memory_total_bytes=self._known.get(device.id)) if device.stale else device
+            for device in devices
+        ]
+        self._known = {device.id: device.memory_total_bytes for device in filled}
+        return filled
+
+
+def _common_facts(devices: Sequence[Device]) -> NodeFacts:
+    def common(fact: Callable[[Device], T | None]) -> T | None:
+        """The value that all devices have. Stale devices without a value are ignored."""
+        values = {fact(device) for device in devices if not device.stale or fact(device) is not None}
+        return values.pop() if len(values) == 1 else None
+
+    driver, firmware = common(lambda d: d.driver_version), common(lambda d: d.firmware_version)
+    return NodeFacts(
+        len(devices),
+        common(lambda d: d.model),
+        common(lambda d: d.architecture),
+        common(lambda d: d.memory_total_bytes),
+        None if driver is None else version_of(driver),
+        None if firmware is None else version_of(firmware),
+        common(lambda d: d.revision),
+    )
+
+
+def _labels_of(domain: str, by_vendor: Mapping[Vendor, NodeFacts], machine: Machine) -> Iterator[Fact]:
+    if domain == ACCELSCOPE:
+        yield from _accelscope(by_vendor, machine)
+    for vendor, facts in by_vendor.items():
+        declared = declarations()[vendor]
+        for own, part in declared.label_domains:
+            if own == domain:
+                yield from declared.load(part)(facts, machine)
+
+
+def _accelscope(by_vendor: Mapping[Vendor, NodeFacts], machine: Machine) -> Iterator[Fact]:
+    for vendor, facts in by_vendor.items():
+        yield f"{vendor}.count", str(facts.count)
+        yield f"{vendor}.product", facts.product
+        yield f"{vendor}.family", facts.family
+        if facts.memory_bytes is not None:
+            yield f"{vendor}.memory", str(facts.memory_bytes // _MIB)
+        if facts.driver is not None:
+            yield f"{vendor}.driver.version", facts.driver.text
+            yield from version_parts(f"{vendor}.driver.version", facts.driver)
+            yield f"{vendor}.driver.reference", facts.driver.reference
+        if facts.firmware is not None:
+            yield f"{vendor}.firmware.version", facts.firmware.text
+    if by_vendor:
+        yield "machine.vendor", machine.vendor
+        yield "machine.name", machine.name
+
+
+def version_parts(name: str, version: Version) -> Iterator[Fact]:
+    yield f"{name}.major", version.major
+    yield f"{name}.minor", version.minor
+    yield f"{name}.patch", version.patch

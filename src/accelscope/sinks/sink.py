@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from accelscope.kube.client import Client
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import REFUSED, Backoff, random_ratio
-from accelscope.model import Counted, ReaderState, SinkState, Snapshot, Vendor, counted
+from accelscope.model import ReaderState, ReasonCount, SinkState, Snapshot, Vendor, counted
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class Sink(ABC, Generic[C]):
         return self._client.token_generation() != self._refused_token
 
 
-def _one_more(errors: tuple[Counted, ...], reason: str) -> tuple[Counted, ...]:
+def _one_more(errors: tuple[ReasonCount, ...], reason: str) -> tuple[ReasonCount, ...]:
     counts = {error.reason: error.count for error in errors}
     counts[str(reason)] = counts.get(str(reason), 0) + 1
     return counted(counts)

@@ -1,6 +1,6 @@
-"""What a vendor's folder declares: its names, and where its parts are.
+"""The declaration of a vendor: its names, and where its parts are.
 
-A declaration is data. It imports nothing but this module, so that the agent can look through all of them
+A declaration is data. It imports nothing but this module, so that the agent can iterate over all of them
 without loading the code of a vendor that the node does not have. A part is named as "module:attribute" within
 the vendor's package and is imported when it is used.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnnotation:
-    """A document about the vendor's devices in an annotation of the Node, in a form that other collectors use
-    too."""
+    """A document about the vendor's devices in an annotation of the Node, in a format that other collectors
+    also use."""
 
     name: str
     setting: str  # of the agent: whether it writes the annotation
@@ -29,7 +29,7 @@ class DriverPods:
     """Pods in which the fleet can run the vendor's tool where a node has no agent."""
 
     namespaces: tuple[str, ...]  # where they are, unless the clusters file names others
-    containers: str  # Callable[[Mapping[str, str]], Sequence[str]]: by a pod's labels, where the tool may be
+    containers: str  # Callable[[Mapping[str, str]], Sequence[str]]: from a pod's labels: containers to try
     tool: str  # Callable[[], DriverTool]
 
 
@@ -41,13 +41,13 @@ class VendorSetting:
     name: str
     default: str
     help: str
-    plugin_help: str = ""  # the same in the device plugin; empty: the device plugin does not have it
+    plugin_help: str = ""  # help in the device plugin; empty: the device plugin does not have the setting
     metavar: str = "PATH"
     choices: tuple[str, ...] = ()
-    pattern: tuple[str, str] | None = None  # what is allowed: in words, and as a regular expression
-    absolute: bool = False  # a folder that the device plugin passes on to containers: no relative path there
-    # A file that is read again when it changes; empty: none. As an option of a dialect it is rejected where
-    # that dialect is not chosen.
+    pattern: tuple[str, str] | None = None  # allowed values: description and regular expression
+    absolute: bool = False  # a folder that the device plugin mounts in containers: no relative path
+    # A file that is read again when it changes; empty: none. An option of a dialect is rejected if that
+    # dialect is not chosen.
     watched: bool = False
 
     def of(self, values: Mapping[str, str]) -> str:
@@ -64,7 +64,9 @@ class DialectDeclaration:
     same_names: tuple[str, ...] = ()  # dialects with the same names in other units
     options: tuple[VendorSetting, ...] = ()
     exporter: str = ""  # name of the other exporter's program
-    page_marker: str = ""  # text by which doctor recognises that exporter's metrics page; empty: it cannot
+    page_marker: str = (
+        ""  # text by which doctor recognises that exporter's metrics page; empty: there is none
+    )
 
     def load(self) -> Any:
         return load_part(self.package, self.part)
@@ -76,8 +78,8 @@ class PluginDeclaration:
 
     part: str  # Callable[[Roots], VendorPlugin]
     default: bool = False  # of --vendor
-    socket_name: str = ""  # of the plugin's socket where none is given; empty: accelscope-<vendor>
-    resource: str = ""  # what pods request where no name is given; empty: depends on the devices
+    socket_name: str = ""  # default name of the plugin's socket; empty: accelscope-<vendor>
+    resource: str = ""  # default resource name; empty: depends on the devices
     other_resources: tuple[str, ...] = ()  # further defaults, by model or partition, for help texts
     why_no_cdi: str = ""  # one line; empty: its devices have CDI names
 
@@ -101,7 +103,7 @@ class VendorDeclaration:
     order: int  # position on pages and in lists; the name decides between equals
 
     reader: str  # Callable[[ReaderOptions], Reader]
-    sources: str  # tuple[Source, ...]: what `accelscope parse` reads
+    sources: str  # tuple[OutputFormat, ...]: what `accelscope parse` reads
     examination: str  # VendorExamination: what `accelscope doctor` checks
     capture_plan: str = ""  # Plan: what `accelscope capture` saves
 
@@ -110,7 +112,7 @@ class VendorDeclaration:
     # Settings and dialects
     settings: tuple[VendorSetting, ...] = ()  # where its driver's files and tools are
     dialects: tuple[DialectDeclaration, ...] = ()  # names of its own exporters
-    exporter_labels: str = ""  # Callable[[Mapping[str, str]], Labels]: of its exporter, for other dialects
+    exporter_labels: str = ""  # Callable[[Mapping[str, str]], LabelOrder]: of its exporter, used by others
     account_names: tuple[str, ...] = ()  # users that its driver creates, in lower case: the mask keeps them
 
     # Simulator
@@ -119,25 +121,27 @@ class VendorDeclaration:
     # Names of its drivers, tools and products, and its PCI vendor id, in lower case. Only its folder may use
     # them (tests/vendors/test_vendors_stay_in_their_folder.py, scripts/structure).
     words: tuple[str, ...] = ()
-    model_prefix: str = ""  # the company's name as models begin with it; tables leave it out
-    # Throttle reasons that slow no work down: there is none, or somebody wants the lower clock.
+    model_prefix: str = ""  # the company's name at the start of model names; tables leave it out
+    # Throttle reasons that do not matter: none is active, or the lower clock is intended.
     harmless_throttles: tuple[str, ...] = ()
-    # Those by which heat or the power supply forces a device. A limit that somebody set, or at which a device
-    # is usually held (sw_power_cap, ppt, app_power_cap), is none.
+    # Throttle reasons because of heat or the power supply. A configured or usual power limit (sw_power_cap,
+    # ppt, app_power_cap) is not one.
     fault_throttles: tuple[str, ...] = ()
     lists_all_processes: bool = False  # an empty list means no process, unless `absent` names the list
 
     # Attribution
     resource_domain: str = ""  # of its resources (nvidia.com/gpu) and of its drivers of resource claims
-    device_ids: str = ""  # DeviceIdForms: ids that only its device plugins use
+    device_ids: str = ""  # DeviceIdForms: id formats of its device plugins
     first_partition_by_address: bool = False  # the PCI address of a divided device means its first partition
-    visible_devices: tuple[str, ...] = ()  # variables by which its runtime chooses a container's devices
+    visible_devices: tuple[str, ...] = ()  # environment variables that select a container's devices
     visible_devices_folder: str | None = None  # in a container: a file for each device, instead of a variable
-    indexes_job_files: bool = False  # beside other vendors, an index in the job mapping folder is its device
+    indexes_job_files: bool = (
+        False  # on a node with several vendors, an index in the job mapping folder is its device
+    )
 
     # Node object
     annotation: NodeAnnotation | None = None
-    # Labels in the vendor's own form: domain, and Callable[[Facts, Machine], Iterable[Fact]].
+    # Labels in the vendor's own format: domain, and Callable[[NodeFacts, Machine], Iterable[Fact]].
     label_domains: tuple[tuple[str, str], ...] = ()
 
     # Fleet

@@ -11,7 +11,7 @@ from tests.fleet.store.nodes import Clock
 
 from accelscope.fleet.api.access import AccessControl, AccessScope, Caller, TokenReviewClient
 from accelscope.fleet.api.problem import Problem
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.token_review import CANNOT_REVIEW, TOKEN_REVIEWS
 from accelscope.rate_limit import Rate
 

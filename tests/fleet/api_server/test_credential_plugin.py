@@ -22,7 +22,7 @@ from tests.waiting import PATIENCE_SECONDS, growing_patience, wait_until
 from accelscope.fleet.api_server.connection import ConnectionResolver, PluginCredential, run_plugin
 from accelscope.fleet.clusters import KubeconfigAccess
 from accelscope.fleet.kubeconfig import CredentialPlugin, resolve
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 
 VERSION = "client.authentication.k8s.io/v1"
 SECRET = "eyJhbGciOiJub25lIn0.c2VjcmV0LXBheWxvYWQ.c2ln"

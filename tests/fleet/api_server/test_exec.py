@@ -14,7 +14,7 @@ from tests.fleet.loop import run
 
 from accelscope.fleet.api_server.session import ExecOutput, ExecResult, Session
 from accelscope.fleet.clusters import AddressAccess
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 
 COMMAND = ["nvidia-smi", "--query-gpu=index,name", "--format=csv", "a&b c"]
 SUCCESS = json.dumps({"kind": "Status", "status": "Success"}).encode()

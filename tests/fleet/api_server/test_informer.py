@@ -30,7 +30,7 @@ from accelscope.fleet.api_server import Session
 from accelscope.fleet.api_server.objects import NodeObject, decode_node
 from accelscope.fleet.api_server.session import Informer
 from accelscope.fleet.clusters import AddressAccess
-from accelscope.kube.errors import DecodeError, Reason
+from accelscope.kube.endpoint import DecodeError, Reason
 from accelscope.kube.listwatch import Collection, all_nodes, pods_in
 from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.kubernetes.cluster import SimulatedCluster

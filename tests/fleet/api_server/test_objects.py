@@ -13,7 +13,7 @@ from accelscope.fleet.api_server.objects import (
     decode_node,
     pod_key,
 )
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 
 
 def node(**parts: Any) -> dict[str, Any]:

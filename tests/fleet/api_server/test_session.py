@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_SECONDS
 from accelscope import __version__
 from accelscope.fleet.api_server import pod_proxy_path
 from accelscope.fleet.clusters import AddressAccess, KubeconfigAccess
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 
 LIMIT = 1 << 20
 SECRET = "top-secret-of-the-test"

@@ -10,7 +10,7 @@ from accelscope.fleet.clusters import ClustersFile
 from accelscope.simulate.fleet.description import read_fleet
 from accelscope.simulate.fleet.faults import read_fleet_fault, write_faults
 from accelscope.simulate.fleet.fleet import SimulatedFleet
-from accelscope.simulate.section import Description
+from accelscope.simulate.spec import Description
 
 FLEET = """\
 clusters:

@@ -15,9 +15,8 @@ from tests.fleet.api_server.served import Handler, Served, served
 
 from accelscope.fleet.clusters import AddressAccess, AgentsEntry
 from accelscope.fleet.rows import ClusterSource, NodeUpdate, SourceOutcome
-from accelscope.simulate.fleet.api_server import send_watch, serve_command
-from accelscope.simulate.fleet.cluster import Watchers
-from accelscope.simulate.kubernetes.api import NODES, PODS, Api, ObjectHistory, Watch
+from accelscope.simulate.fleet.api_server import Watchers, send_watch, serve_command
+from accelscope.simulate.kubernetes.api_server import NODES, PODS, Api, ObjectHistory, Watch
 from accelscope.simulate.vendor import CommandOutput
 
 AgentAnswer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

@@ -14,7 +14,7 @@ from accelscope.fleet.clusters import ExecEntry
 from accelscope.fleet.rows import NodeFailure, NodeReport, NodeUnchanged, SourceOutcome
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.sources.round import LoopThrottle
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 from accelscope.kube.listwatch import pods_in
 from accelscope.model import HealthState, ProcessType
 from accelscope.vendors.nvidia.driver_pods import QUERY_FIELDS

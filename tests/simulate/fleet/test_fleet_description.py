@@ -6,7 +6,7 @@ from tests.repository import REPOSITORY
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
 from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind
 from accelscope.simulate.fleet.recording import MAX_NODES, Identities, tag_of
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.spec import DescriptionError
 
 GOOD = "clusters: [{id: one, nodes: [{node: nvidia-shared, count: 2, name: gpu}]}]\n"
 

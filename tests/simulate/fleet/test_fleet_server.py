@@ -18,7 +18,7 @@ from accelscope.model.wire import SchemaError, read_snapshot
 from accelscope.simulate.fleet.description import read_fleet
 from accelscope.simulate.fleet.faults import read_fleet_fault, write_faults
 from accelscope.simulate.fleet.fleet import SimulatedFleet
-from accelscope.simulate.section import Description
+from accelscope.simulate.spec import Description
 
 AGENTS = "app.kubernetes.io/name=accelscope,app.kubernetes.io/component=agent"
 DESCRIPTION = """

@@ -19,7 +19,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing import Parsed, ParseError, Rejections, Source
+from accelscope.parsing import OutputFormat, ParseError, ParseResult, Rejections
 
 _COLUMNS = 10
 _VERSION = re.compile(r"# driver (\S{1,64})")
@@ -27,15 +27,15 @@ _MEASURED = {"temperature_celsius": 4, "power_watts": 5, "memory_used_bytes": 6,
 _STATES = {"ok": HealthState.OK, "hot": HealthState.WARNING, "failed": HealthState.CRITICAL}
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParseResult:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        return Parsed(error=ParseError("empty", "acme-smi printed nothing"))
+        return ParseResult(error=ParseError("empty", "acme-smi printed nothing"))
     if lines[0].startswith("error:"):
-        return Parsed(error=ParseError("driver_error", lines[0]))
+        return ParseResult(error=ParseError("driver_error", lines[0]))
     version = _VERSION.fullmatch(lines[0])
     if version is None:
-        return Parsed(error=ParseError("unrecognized", "not an output of acme-smi query"))
+        return ParseResult(error=ParseError("unrecognized", "not an output of acme-smi query"))
     devices: list[Device] = []
     processes: list[Process] = []
     rejected = Rejections()
@@ -47,7 +47,7 @@ def parse(text: str) -> Parsed:
         else:
             devices.append(device)
             processes += own
-    return Parsed(
+    return ParseResult(
         devices=tuple(devices),
         processes=tuple(processes),
         versions=(("driver", version[1]),),
@@ -102,5 +102,7 @@ def _health(word: str) -> Health:
 
 
 SOURCES = (
-    Source("acme-smi-query", "acme-smi query: cards with their processes", lambda text, _fields: parse(text)),
+    OutputFormat(
+        "acme-smi-query", "acme-smi query: cards with their processes", lambda text, _fields: parse(text)
+    ),
 )

@@ -1,7 +1,7 @@
 """The Acme reader: one run of acme-smi for the list, then one for each card, so that a card hangs alone."""
 
 from accelscope.model import Reading, Vendor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.tool import Tool
 
@@ -42,7 +42,7 @@ class AcmeReader:
     def close(self) -> None:
         """There is nothing to release: each run of the tool ends by itself."""
 
-    def _query(self, *arguments: str) -> Parsed:
+    def _query(self, *arguments: str) -> ParseResult:
         parsed = parse(self._tool.run(("query", *arguments)).text)
         if parsed.error is not None:
             raise ReaderError(parsed.error.reason, parsed.error.text)

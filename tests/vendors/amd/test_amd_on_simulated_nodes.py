@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from accelscope.agent.runner import Result
-from accelscope.attribution.device_ids import DeviceIndex, Resolved, resolve
+from accelscope.attribution.device_ids import DeviceIndex, ResolvedDevice, resolve
 from accelscope.model import AbsenceReason, Device, HealthState, ProcessType
 from accelscope.parsing import sources
 from accelscope.simulate import FaultKind
@@ -170,7 +170,7 @@ def test_the_id_of_amds_plugin_resolves_to_the_partition_of_the_process(watch: "
     watched = watch(CUT_IN_SEVERAL_WAYS)
     assert watched.node is not None
     result = watched.read()
-    places = {p.pid: Resolved(p.device, p.partition) for p in result.processes}
+    places = {p.pid: ResolvedDevice(p.device, p.partition) for p in result.processes}
     on = {process.name: places[process.pid] for gpu in shown(watched).values() for process in gpu.processes}
     index = DeviceIndex(result.devices)
     resolved = {

@@ -11,7 +11,7 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import parse_amd_smi
 from accelscope.vendors.amd.processes import parse_fdinfo
 from accelscope.vendors.amd.sources import SOURCES
@@ -189,7 +189,7 @@ def test_empty_input_has_its_own_error(source: str, text: str) -> None:
     assert error.reason == "empty"
 
 
-def assert_from_the_text(parsed: Parsed, text: str) -> None:
+def assert_from_the_text(parsed: ParseResult, text: str) -> None:
     """Every value is finite and not negative, save temperatures; a pid or index is
     digits of the text; and all of it can be written as JSON values."""
     plain(parsed)

@@ -10,11 +10,10 @@ from tests.waiting import wait_until
 
 from accelscope.deviceplugin.vendor import Roots, open_vendor
 from accelscope.model import HealthState, Vendor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.ascend import parse_info
-from accelscope.vendors.ascend.details import ChipRegistry
+from accelscope.vendors.ascend.details import ChipRegistry, NpuSmi, SmiResult, environment
 from accelscope.vendors.ascend.driver_source import ErrorLog
-from accelscope.vendors.ascend.smi import NpuSmi, SmiResult, environment
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ def test_a_hanging_query_for_numbers_does_not_prevent_identification() -> None:
     now = 0.0
 
     class Smi:
-        def query(self, arguments: list[str], parse: Callable[[str], Parsed]) -> SmiResult:
+        def query(self, arguments: list[str], parse: Callable[[str], ParseResult]) -> SmiResult:
             nonlocal now
             if arguments == ["-m"]:
                 now += 10.0

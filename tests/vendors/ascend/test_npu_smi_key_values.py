@@ -3,13 +3,13 @@
 import pytest
 
 from accelscope.model import Clock, EccCount, HealthState, ProcessType, Rail, Sensor
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 from accelscope.vendors.ascend.parse_values import board_power_watts, boards_in, parse_memory, parse_volt
 
 MIB = 2**20
 
 
-def parsed(kind: str, text: str) -> Parsed:
+def parsed(kind: str, text: str) -> ParseResult:
     return sources()[f"npu-smi-{kind}"].parse(text, None)
 
 

@@ -10,7 +10,7 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 
 SOURCES = [name for name in sources() if name.startswith("npu-smi")]
 
@@ -130,7 +130,7 @@ def test_long_input_is_parsed_in_linear_time(source: str, kind: str) -> None:
     assert all(len(rejection.line) <= 500 for rejection in parsed.rejected)
 
 
-def assert_from_the_text(parsed: Parsed, text: str) -> None:
+def assert_from_the_text(parsed: ParseResult, text: str) -> None:
     """Every value is finite and not negative, save temperatures; numbers of devices
     and processes are digits of the text; and all of it can be written as JSON values."""
     plain(parsed)

@@ -7,13 +7,13 @@ import pytest
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.vendors.common.contract import ReaderError
-from accelscope.vendors.common.tool import Background, Latest
+from accelscope.vendors.common.tool import LastResult, PeriodicRunner
 
 
 def test_asking_never_waits() -> None:
     gate = threading.Event()
-    slow = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
-    assert slow.latest() == Latest()
+    slow = PeriodicRunner(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
+    assert slow.latest() == LastResult()
     gate.set()
     wait_until(lambda: slow.latest().value is True)
     slow.close()
@@ -28,7 +28,7 @@ def test_a_failed_run_is_told_once_and_keeps_the_last_answer() -> None:
             raise ReaderError("tool_timeout", "no answer")
         return answer
 
-    background = Background(source, 0.02, name="source")
+    background = PeriodicRunner(source, 0.02, name="source")
     reasons: list[str] = []
 
     def third() -> bool:
@@ -43,7 +43,7 @@ def test_a_failed_run_is_told_once_and_keeps_the_last_answer() -> None:
 
 def test_a_fault_in_a_run_is_told_and_does_not_end_the_runs(caplog: pytest.LogCaptureFixture) -> None:
     answers = [0, 0, 1]
-    background = Background(lambda: 1 // (answers.pop(0) if answers else 1), 0.02, name="faulty")
+    background = PeriodicRunner(lambda: 1 // (answers.pop(0) if answers else 1), 0.02, name="faulty")
     reasons: list[str] = []
 
     def answered() -> bool:
@@ -67,12 +67,12 @@ def test_an_old_answer_is_no_answer() -> None:
             stopped.wait(PATIENCE_SECONDS)
         return 1
 
-    background = Background(source, 10.0, name="old", monotonic=lambda: now[0])
+    background = PeriodicRunner(source, 10.0, name="old", monotonic=lambda: now[0])
     wait_until(lambda: background.latest().value == 1)
     now[0] = 29.0
-    assert background.latest() == Latest(1, 29.0)
+    assert background.latest() == LastResult(1, 29.0)
     now[0] = 31.0
-    assert background.latest() == Latest(None, 31.0)
+    assert background.latest() == LastResult(None, 31.0)
     stopped.set()
     background.close()
 
@@ -80,7 +80,7 @@ def test_an_old_answer_is_no_answer() -> None:
 def test_who_looks_once_waits_for_the_first_answer() -> None:
     gate = threading.Event()
     threading.Timer(0.1, gate.set).start()
-    slow = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
+    slow = PeriodicRunner(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="slow")
     assert slow.latest(time.monotonic() + PATIENCE_SECONDS).value is True
     slow.close()
 
@@ -89,7 +89,7 @@ def test_a_first_run_that_fails_is_waited_for_no_longer() -> None:
     def fails() -> None:
         raise ReaderError("tool_killed", "it was killed")
 
-    background = Background(fails, 60.0, name="fails")
+    background = PeriodicRunner(fails, 60.0, name="fails")
     latest = background.latest(time.monotonic() + PATIENCE_SECONDS)
     assert latest.failures == ("tool_killed",)
     assert str(latest.failure) == "it was killed"
@@ -100,8 +100,8 @@ def test_a_first_run_that_fails_is_waited_for_no_longer() -> None:
 
 def test_the_first_answer_is_waited_for_once_and_not_for_ever() -> None:
     gate = threading.Event()
-    hanging = Background(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="hanging")
-    assert hanging.latest(time.monotonic() + 0.05) == Latest()
-    assert hanging.latest(time.monotonic() + PATIENCE_SECONDS) == Latest(), "without waiting again"
+    hanging = PeriodicRunner(lambda: gate.wait(PATIENCE_SECONDS), 60.0, name="hanging")
+    assert hanging.latest(time.monotonic() + 0.05) == LastResult()
+    assert hanging.latest(time.monotonic() + PATIENCE_SECONDS) == LastResult(), "without waiting again"
     gate.set()
     hanging.close()

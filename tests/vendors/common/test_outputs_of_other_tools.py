@@ -2,13 +2,13 @@
 
 import pytest
 
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.amd.parse_rocm_smi import parse_rocm_json
 from accelscope.vendors.ascend.parse_values import parse_board
 from accelscope.vendors.furiosa.parse_tools import parse_info as parse_furiosa_info
 
 
-def reason(parsed: Parsed) -> str | None:
+def reason(parsed: ParseResult) -> str | None:
     assert parsed.devices == ()
     return parsed.error.reason if parsed.error else None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.workload import SECRET_ARGUMENT
 from accelscope.vendors.furiosa.devfiles import card_files
@@ -42,7 +42,7 @@ def run(node: SimulatedNode, tool: str, *arguments: str) -> subprocess.Completed
     )
 
 
-def parsed(node: SimulatedNode, tool: str, *arguments: str) -> Parsed:
+def parsed(node: SimulatedNode, tool: str, *arguments: str) -> ParseResult:
     source = f"{tool}-{arguments[0]}"
     result = sources()[source].parse(run(node, tool, *arguments).stdout, None)
     assert result.error is None

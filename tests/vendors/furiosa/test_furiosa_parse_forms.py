@@ -6,7 +6,7 @@ import pytest
 from tests.vendors.furiosa.furiosa_tree import drawn
 
 from accelscope.model import Device, HealthState
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 from accelscope.vendors.furiosa.parse_tools import program_name
 
 FULL = "Arch  Device  UUID  S/N  Firmware  Temp.  Power  Core Clock  Governor  PCI-BDF  PCI-DEV"
@@ -47,7 +47,7 @@ PS = """+-------+----------------------+---------------------------+
 """
 
 
-def parse(source: str, text: str) -> Parsed:
+def parse(source: str, text: str) -> ParseResult:
     return sources()[source].parse(text, None)
 
 
@@ -158,8 +158,8 @@ def test_a_table_that_ends_within_a_row() -> None:
 
 def test_a_table_with_a_header_only_is_a_node_without_cards() -> None:
     header = "".join(line + "\n" for line in INFO.splitlines()[:3])
-    assert parse("furiosa-smi-info", header) == Parsed()
-    assert parse("furiosa-smi-ps", "".join(line + "\n" for line in PS.splitlines()[:3])) == Parsed()
+    assert parse("furiosa-smi-info", header) == ParseResult()
+    assert parse("furiosa-smi-ps", "".join(line + "\n" for line in PS.splitlines()[:3])) == ParseResult()
 
 
 def test_another_table_is_not_this_one() -> None:
@@ -205,7 +205,7 @@ def test_a_document_that_is_cut_off_keeps_its_whole_objects() -> None:
 
 def test_an_empty_document_is_a_node_without_cards() -> None:
     for source in ("furiosa-smi-info", "furiosa-smi-status", "furiosa-smi-ps", "furiosactl-list"):
-        assert parse(source, "[]\n") == Parsed()
+        assert parse(source, "[]\n") == ParseResult()
 
 
 def test_status_of_2026_with_memory() -> None:
@@ -612,7 +612,7 @@ def test_yaml_with_references_is_not_followed() -> None:
 
 
 def test_an_empty_list_in_yaml() -> None:
-    assert parse("furiosactl-info", "--- []\n") == Parsed()
+    assert parse("furiosactl-info", "--- []\n") == ParseResult()
 
 
 @pytest.mark.parametrize(

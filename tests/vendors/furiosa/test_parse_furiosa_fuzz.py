@@ -11,7 +11,7 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.furiosa import sysfs
 from accelscope.vendors.furiosa.draft import PLACES
 from accelscope.vendors.furiosa.parse_tools import driver_version
@@ -192,7 +192,7 @@ def test_much_in_a_file_of_the_driver(kind: str) -> None:
             read(text)
 
 
-def assert_from_the_text(parsed: Parsed, text: str) -> None:
+def assert_from_the_text(parsed: ParseResult, text: str) -> None:
     """No number out of nowhere: every value is finite and not negative, save temperatures; a pid or index is
     digits of the text; and all of it can be written as JSON values."""
     json.dumps(plain(parsed), allow_nan=False)

@@ -16,7 +16,7 @@ from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import Device, HealthState
 from accelscope.simulate import SimulatedNode
-from accelscope.sinks.features import feature_labels
+from accelscope.sinks.documents import feature_labels
 from accelscope.vendors.furiosa.reader import FuriosaReader
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 

@@ -9,7 +9,7 @@ from accelscope.simulate import SimulatedNode, load_node
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.vendors.common.contract import ReaderError
 from accelscope.vendors.nvidia import nvml_library
-from accelscope.vendors.nvidia.nvml import NvmlSource
+from accelscope.vendors.nvidia.reader import NvmlSource
 
 NOT_LOADED = Fault(kind=FaultKind.DRIVER_NOT_LOADED)
 LIBRARY_MISSING = Fault(kind=FaultKind.LIBRARY_MISSING)

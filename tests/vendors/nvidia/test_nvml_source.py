@@ -13,7 +13,6 @@ from accelscope.simulate import SimulatedNode, load_node, read_node
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderError, ReaderOptions
 from accelscope.vendors.nvidia import NVML_LIBRARY
-from accelscope.vendors.nvidia.nvml import NvmlSource
 from accelscope.vendors.nvidia.nvml_device import NvmlDevice
 from accelscope.vendors.nvidia.nvml_library import (
     FUNCTION_NOT_FOUND,
@@ -23,7 +22,7 @@ from accelscope.vendors.nvidia.nvml_library import (
     load_binding,
     unload,
 )
-from accelscope.vendors.nvidia.reader import NvidiaReader
+from accelscope.vendors.nvidia.reader import NvidiaReader, NvmlSource
 
 MIG = """
 node: changing

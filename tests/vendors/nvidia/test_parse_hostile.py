@@ -10,7 +10,7 @@ from tests.hostile import in_linear_time
 from tests.vendors.common.parsed_numbers import numbers
 
 from accelscope.model.wire import plain
-from accelscope.parsing import Parsed, sources
+from accelscope.parsing import ParseResult, sources
 from accelscope.vendors.nvidia.parse_csv import FIELDS, QUERY_GPU_FIELDS
 
 NUMBERS = st.one_of(
@@ -172,7 +172,7 @@ def test_xml_entities_are_not_expanded() -> None:
     assert device.model == "&a39;"
 
 
-def assert_values_are_in_the_text(parsed: Parsed, text: str) -> None:
+def assert_values_are_in_the_text(parsed: ParseResult, text: str) -> None:
     """All numbers are finite and, except temperatures, not negative. Pids and instances are in the text. The
     result can be written as JSON."""
     plain(parsed)

@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Device, Partition, Process, Vendor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.nvidia.parse_text import join_partitions, parse_list
 
 TWO = """\
@@ -80,11 +80,11 @@ def test_a_partition_without_device_is_rejected() -> None:
     assert parsed.error is not None
 
 
-def measured(*partitions: Partition) -> Parsed:
+def measured(*partitions: Partition) -> ParseResult:
     device = Device(
         vendor=Vendor("nvidia"), id="nvidia:GPU-a", uuid="GPU-a", power_watts=5.0, partitions=partitions
     )
-    return Parsed(
+    return ParseResult(
         devices=(device,),
         processes=(
             Process(pid=1, partition="nvidia:GPU-a/gi2/ci1"),

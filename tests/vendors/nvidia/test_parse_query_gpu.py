@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Device, EccCount, Fan, Sensor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.nvidia.parse_csv import QUERY_GPU_FIELDS, parse_query_gpu
 
 MIB = 2**20
@@ -12,7 +12,7 @@ ROW = "0, GPU-a, NVIDIA X, 50, 10, 5, 1000, 400, 600, 70.50, 300.00, 4, 16"
 OTHER = ROW.replace("0, GPU-a", "1, GPU-b", 1)
 
 
-def only(parsed: Parsed) -> Device:
+def only(parsed: ParseResult) -> Device:
     assert parsed.error is None
     [device] = parsed.devices
     return device

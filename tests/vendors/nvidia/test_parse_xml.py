@@ -3,7 +3,7 @@
 import pytest
 
 from accelscope.model import Device, EccCount, Process, ProcessType
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.nvidia.parse_xml import parse
 
 MIB = 2**20
@@ -29,7 +29,7 @@ def only(text: str) -> Device:
     return device
 
 
-def reasons(parsed: Parsed) -> list[str]:
+def reasons(parsed: ParseResult) -> list[str]:
     return [rejection.reason for rejection in parsed.rejected]
 
 

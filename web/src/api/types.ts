@@ -15,7 +15,7 @@ export interface AgentState {
   /** Collections since the agent started. */
   collections: number;
   /** Detected changes of the configuration file, by result. */
-  config_reloads: Counted[];
+  config_reloads: ReasonCount[];
   /** CPU time used by the agent and by the tools that it ran. Null: never. */
   cpu_seconds: number | null;
   /** Resident memory of the agent. */
@@ -29,23 +29,23 @@ export interface AgentState {
   /** Number of threads of the agent. Null: never. */
   threads: number | null;
   /** Bearer tokens reviewed by the API server, by result. */
-  token_reviews: Counted[];
+  token_reviews: ReasonCount[];
   /** Version of AccelScope. */
   version: string;
 }
 
 export interface Allocation {
-  /** Namespace and name of the claim. Null: not of a claim. */
+  /** Namespace and name of the claim. Null: not a claim. */
   claim: string | null;
-  /** Part of the device's computing that the share may use. */
+  /** Fraction of the device's compute capacity that the container may use. */
   compute_ratio: number | null;
   /** Name of the container. */
   container: string;
-  /** `id` of the device. Null: no device of this node is known by that id. */
+  /** `id` of the device. Null: it matches no device of this node. */
   device: string | null;
-  /** As the plugin names it; of a claim `driver/pool/device`. */
+  /** Device id as the device plugin reports it; for a claim `driver/pool/device`. */
   device_id: string;
-  /** Memory that the share may use. */
+  /** Memory that the container may use. */
   memory_bytes: number | null;
   /** Namespace of the pod. */
   namespace: string;
@@ -53,39 +53,39 @@ export interface Allocation {
   partition: string | null;
   /** Name of the pod. */
   pod: string;
-  /** Uid of the pod. Null: while no source of pods tells it. */
+  /** Uid of the pod. Null: no pod source reports it. */
   pod_uid: string | null;
-  /** What was asked for: `nvidia.com/gpu`. Null: of a claim, or not told. */
+  /** Resource name: `nvidia.com/gpu`. Null: a claim, or not reported. */
   resource: string | null;
-  /** Who says so: `kubelet`, a device plugin's; `claim`, dynamic resource allocation; `annotation`, a scheduler that shares devices. */
+  /** Source of the allocation: `kubelet`, a device plugin; `claim`, dynamic resource allocation; `annotation`, a scheduler that shares devices. */
   source: AllocationSource;
 }
 
 export type AllocationSource = "annotation" | "claim" | "kubelet";
 
 export interface AttributionSourceState {
-  /** What exactly is asked: `api-server`, `kubelet`, `v1`, a path. */
+  /** Endpoint that is read: `api-server`, `kubelet`, `v1`, a path. */
   detail: string | null;
-  /** The last error, for people; kept after the source is well again. Null: no error yet. */
+  /** Text of the last error; it stays after the source has recovered. Null: no error yet. */
   error: string | null;
-  /** Times that it failed, by reason. */
-  errors: Counted[];
-  /** When it last answered. Null: before the first success. */
+  /** Failed requests, by reason. */
+  errors: ReasonCount[];
+  /** Time of the last successful request. Null: before the first success. */
   last_success: number | null;
-  /** A short word for why it is not up. Null: while it is up. */
+  /** Why it is not up, as a keyword. Null: while it is up. */
   reason: string | null;
-  /** `processes`, `pods`, `pod-resources` … */
+  /** Name of the source: `processes`, `pods`, `pod-resources` … */
   source: string;
-  /** It answered when it was last asked. */
+  /** The last request succeeded. */
   up: boolean;
 }
 
 export interface Clock {
   /** The part: `graphics`, `sm`, `memory`, `video`, `aicore`, `npu` … */
   domain: string;
-  /** Clock now. */
+  /** Current frequency. */
   hertz: number | null;
-  /** Highest clock. */
+  /** Maximum frequency. */
   max_hertz: number | null;
 }
 
@@ -141,202 +141,195 @@ export interface Columns {
 }
 
 export interface Core {
-  /** Its clock. */
+  /** Clock frequency of the core. */
   clock_hertz: number | null;
-  /** Furiosa RNGD: cycles since the card was started. */
+  /** Furiosa RNGD: cycles since the card started. */
   cycles_total: number | null;
-  /** Its number on the device. */
+  /** Number of the core on the device. */
   index: number;
-  /** Somebody holds it, whether or not it runs. */
+  /** A process has opened the core, whether or not it is running. */
   occupied: boolean | null;
-  /** Furiosa RNGD: of these, the cycles in which a task ran. */
+  /** Furiosa RNGD: cycles since the card started in which a task ran. */
   task_cycles_total: number | null;
-  /** Fraction of the period in which it ran. */
+  /** Fraction of the last sample period during which the core was running. */
   utilization_ratio: number | null;
 }
 
-export interface Counted {
-  /** Number of events. */
-  count: number;
-  /** Kind of the event, as a keyword. */
-  reason: string;
-}
-
 export interface Device {
-  /** Values that the device did not give, and why. */
+  /** Values that the device did not report, with the reason. */
   absent: Absence[];
   /** Name of the chip's generation. */
   architecture: string | null;
   /** Size of the PCIe BAR1 window. */
   bar1_total_bytes: number | null;
-  /** Mapped part of the PCIe BAR1 window. */
+  /** Mapped bytes of the PCIe BAR1 window. */
   bar1_used_bytes: number | null;
-  /** Ascend: the NPU id. Null: of other vendors. */
+  /** Ascend: the NPU id. Null: other vendors. */
   board_id: number | null;
-  /** Ascend: how many chips the NPU has. Null: of other vendors. */
+  /** Ascend: number of chips of the NPU. Null: other vendors. */
   chip_count: number | null;
-  /** Ascend: the chip of the NPU. Null: of other vendors. */
+  /** Ascend: id of the chip within the NPU. Null: other vendors. */
   chip_id: number | null;
-  /** Clocks of the device's parts. */
+  /** Clocks of the device. */
   clocks: Clock[];
-  /** AMD: `SPX`, `DPX`, `CPX` … Null: of other vendors. */
+  /** AMD: compute partition mode: `SPX`, `DPX`, `CPX` … Null: other vendors. */
   compute_partition: string | null;
-  /** Ascend: use of the CPUs on the chip that control it. */
+  /** Ascend: utilisation of the control CPUs on the chip. */
   control_cpu_utilization_ratio: number | null;
-  /** Cores, of a device that shows them singly. */
+  /** Cores, on devices that report each core. */
   cores: Core[];
-  /** Use of the video decoders. */
+  /** Utilisation of the video decoders. */
   decoder_utilization_ratio: number | null;
-  /** Furiosa: names of the files that open all of its cores or some of them. */
+  /** Furiosa: names of the files that open all cores of the card or some of them. */
   device_files: string[];
-  /** Name of its device file: `nvidia0`, `npu0`, `renderD128`. */
+  /** Name of the device file: `nvidia0`, `npu0`, `renderD128`. */
   device_name: string | null;
-  /** Furiosa: major and minor number of its device file, `511:0` (PCI-DEV). Null: of other vendors. */
+  /** Furiosa: major and minor number of the device file, `511:0` (PCI-DEV). Null: other vendors. */
   device_number: string | null;
-  /** Fraction of cycles in which device memory was sending or receiving. */
+  /** Fraction of cycles the device memory interface was transferring data. */
   dram_active_ratio: number | null;
   /** Version of the driver. */
   driver_version: string | null;
-  /** Memory errors, by severity, span and part. */
+  /** ECC memory errors, by severity, period and block. */
   ecc: EccCount[];
-  /** Error correction of memory is on. */
+  /** ECC is enabled. */
   ecc_enabled: boolean | null;
-  /** Use of the video encoders. */
+  /** Utilisation of the video encoders. */
   encoder_utilization_ratio: number | null;
   /** Energy used since the driver was loaded. */
   energy_joules: number | null;
-  /** Errors that the driver reported by code. */
+  /** Errors reported by the driver, by code. */
   errors: ErrorCount[];
   /** Fans. */
   fans: Fan[];
   /** Version of the firmware or VBIOS. AMD: the part number of the VBIOS. */
   firmware_version: string | null;
-  /** Fraction of cycles in which the pipe for 16-bit floats was active. */
+  /** Fraction of cycles the pipe for 16-bit floating-point numbers was active. */
   fp16_active_ratio: number | null;
-  /** Fraction of cycles in which the pipe for 32-bit floats was active. */
+  /** Fraction of cycles the pipe for 32-bit floating-point numbers was active. */
   fp32_active_ratio: number | null;
-  /** Fraction of cycles in which the pipe for 64-bit floats was active. */
+  /** Fraction of cycles the pipe for 64-bit floating-point numbers was active. */
   fp64_active_ratio: number | null;
-  /** Furiosa RNGD: which clocks the driver chooses, `performance` or `powersave`. Null: of other vendors. */
+  /** Furiosa RNGD: governor of the clocks, `performance` or `powersave`. Null: other vendors. */
   governor: string | null;
-  /** Fraction of time in which the graphics or compute engine was active. */
+  /** Fraction of time the graphics or compute engine was active, from profiling counters. */
   graphics_active_ratio: number | null;
-  /** One scale for all vendors. */
+  /** Health, on one scale for all vendors. */
   health: Health;
-  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor); it survives reboots and is the label `device` of every series. */
   id: string;
-  /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
+  /** Index of the device in the vendor's tools. It can change at a reboot. */
   index: number | null;
-  /** Use of the JPEG engines. */
+  /** Utilisation of the JPEG engines. */
   jpeg_utilization_ratio: number | null;
   /** Links to other devices. */
   links: Link[];
-  /** Memory not in use. */
+  /** Free memory of the device. */
   memory_free_bytes: number | null;
-  /** AMD: `NPS1`, `NPS4` … Null: of other vendors. */
+  /** AMD: memory partition mode: `NPS1`, `NPS4` … Null: other vendors. */
   memory_partition: string | null;
-  /** Memory that the driver or firmware keeps for itself. */
+  /** Memory reserved by the driver or firmware. */
   memory_reserved_bytes: number | null;
-  /** Memory of the device. */
+  /** Total memory of the device. */
   memory_total_bytes: number | null;
-  /** Memory in use, without what the driver reserves where it tells that apart. */
+  /** Memory in use, without memory reserved by the driver where the driver reports it separately. */
   memory_used_bytes: number | null;
-  /** How full the memory is, in outputs without sizes (`accelscope parse`). An agent reports sizes instead. */
+  /** Memory in use as a fraction of the total, from outputs without sizes (`accelscope parse`). An agent reports sizes instead. */
   memory_used_ratio: number | null;
-  /** Fraction of the driver's last sample period in which memory was read or written, not how full it is. */
+  /** Fraction of the last sample period during which device memory was read or written. */
   memory_utilization_ratio: number | null;
-  /** It is cut into MIG instances. */
+  /** MIG mode is enabled. */
   mig_enabled: boolean | null;
-  /** Name of the product. */
+  /** Product name. */
   model: string | null;
-  /** NUMA node that it is attached to. */
+  /** NUMA node of the device. */
   numa_node: number | null;
-  /** Use of the optical flow engine. */
+  /** Utilisation of the optical flow engine. */
   optical_flow_utilization_ratio: number | null;
-  /** Ascend: use of the chip as a whole, where the driver reports it beside that of the AI cores. */
+  /** Ascend: utilisation of the whole chip, where the driver reports it beside that of the AI cores. */
   overall_utilization_ratio: number | null;
   /** AMD: part number of the board: `102-G30211-0C`. */
   part_number: string | null;
-  /** Parts that are handed out by themselves. */
+  /** Parts that are allocated separately. */
   partitions: Partition[];
-  /** Such as `0000:0c:00.0`, in lower case. */
+  /** PCI address: `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
-  /** AMD and Ascend: number of the chip in the PCI list: `0x74a1`. */
+  /** AMD and Ascend: PCI device id of the chip: `0x74a1`. */
   pci_device_id: string | null;
-  /** The link to the host. */
+  /** The PCIe link to the host. */
   pcie: Pcie | null;
-  /** 0 is the fastest. */
+  /** Performance state; 0 is the fastest. */
   performance_state: number | null;
-  /** The driver stays loaded without clients. */
+  /** Persistence mode is on: the driver stays loaded when no process uses the device. */
   persistence_mode: boolean | null;
-  /** Ascend: the Phy-ID. Null: of other vendors. */
+  /** Ascend: the Phy-ID. Null: other vendors. */
   physical_id: number | null;
-  /** Power limit of the board as it is delivered. */
+  /** Default power limit of the board. */
   power_limit_default_watts: number | null;
-  /** Highest limit that can be set. */
+  /** Highest power limit that can be set. */
   power_limit_max_watts: number | null;
-  /** Lowest limit that can be set. */
+  /** Lowest power limit that can be set. */
   power_limit_min_watts: number | null;
-  /** Power limit that is enforced now. */
+  /** Power limit currently enforced. */
   power_limit_watts: number | null;
-  /** Power drawn. */
+  /** Power draw of the device. */
   power_watts: number | null;
-  /** Supply rails. They may contain one another: not for sums. */
+  /** Supply rails. Rails can include each other, so do not add them up. */
   rails: Rail[];
-  /** When it was last read. Null: never read. */
+  /** Unix time of the last successful read of the device. Null: never read. */
   read_at: number | null;
-  /** Memory rows that were replaced by spare ones. */
+  /** Memory rows replaced by spare rows. */
   remapped_rows: RemappedRows | null;
-  /** Memory pages taken out of use, by the severity of the errors that led to it. */
+  /** Retired memory pages, by severity of the errors that caused it. */
   retired_pages: EccCount[];
   /** Revision of the silicon: `B0`. */
   revision: string | null;
-  /** Furiosa RNGD: version of the run-time of its cores (PERT). Null: of other vendors. */
+  /** Furiosa RNGD: version of the runtime on its cores (PERT). Null: other vendors. */
   runtime_version: string | null;
-  /** All temperature sensors, the main one included. */
+  /** All temperature sensors, including the main one. */
   sensors: Sensor[];
   /** Serial number of the board. */
   serial: string | null;
-  /** Fraction of time in which at least one warp was on a multiprocessor, averaged over all of them. */
+  /** Fraction of time a multiprocessor had at least one warp, averaged over all multiprocessors. */
   sm_active_ratio: number | null;
-  /** Resident warps as a share of what the multiprocessors could hold. */
+  /** Resident warps as a fraction of the maximum that the multiprocessors support. */
   sm_occupancy_ratio: number | null;
-  /** It did not answer the last attempt to read it. */
+  /** The device was not read in the last collection. */
   stale: boolean;
-  /** Temperature at the main sensor. */
+  /** Temperature of the device's main sensor. */
   temperature_celsius: number | null;
-  /** At which the device shuts itself down. */
+  /** Temperature at which the device shuts down. */
   temperature_shutdown_celsius: number | null;
-  /** At which the device slows itself down. */
+  /** Temperature at which the device reduces its clocks. */
   temperature_slowdown_celsius: number | null;
-  /** Fraction of cycles in which a tensor pipe was active. */
+  /** Fraction of cycles the tensor pipe was active. */
   tensor_active_ratio: number | null;
-  /** Every reason to slow down that this driver knows. */
+  /** Reasons for reduced clocks that the driver reports. */
   throttles: Throttle[];
-  /** Time since the device was started. */
+  /** Time since the device started. */
   uptime_seconds: number | null;
-  /** Fraction of the driver's last sample period in which something ran. */
+  /** Fraction of the last sample period during which a kernel was running. */
   utilization_ratio: number | null;
-  /** As the driver writes it. */
+  /** Uuid as the driver reports it. */
   uuid: string | null;
   /** AMD: version of the VBIOS. Only `amd-smi` reports it. */
   vbios_version: string | null;
-  /** Use of the vector cores. */
+  /** Utilisation of the vector cores. */
   vector_utilization_ratio: number | null;
-  /** Who made it. */
+  /** Vendor of the device. */
   vendor: Vendor;
 }
 
 export interface DeviceBalance {
   /** `id` of the device. */
   device: string;
-  /** Energy that no pod's use accounts for. */
+  /** Apportioned: energy of the device that is not attributed to a pod. */
   idle_energy_joules: number | null;
-  /** Batch jobs that the job-mapping folder names for the device. */
+  /** Allocated: batch jobs that the job-mapping folder assigns to the device. */
   jobs: string[];
-  /** Into how many shares the device is cut, by setting (2: each has half of it). Null: no setting cuts it. */
+  /** Apportioned: number of shares that the device is divided into by a setting. Null: no setting divides it. */
   share_ratio: number | null;
-  /** By how much the processes' memory together exceeds what is used. */
+  /** Measured: by how much the memory of all processes exceeds the used memory that the device reports. */
   surplus_memory_bytes: number | null;
 }
 
@@ -382,21 +375,21 @@ export interface DeviceRow {
   health: string;
   /** Why the health is not `ok`. */
   health_reason: string | null;
-  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor); it survives reboots and is the label `device` of every series. */
   id: string;
   /** Time since any of these containers used it; null: not allocated, or not known. */
   idle_seconds: number | null;
-  /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
+  /** Index of the device in the vendor's tools. It can change at a reboot. */
   index: number | null;
-  /** Memory not in use. */
+  /** Free memory of the device. */
   memory_free_bytes: number | null;
-  /** Memory of the device. */
+  /** Total memory of the device. */
   memory_total_bytes: number | null;
-  /** Memory in use, without what the driver reserves where it tells that apart. */
+  /** Memory in use, without memory reserved by the driver where the driver reports it separately. */
   memory_used_bytes: number | null;
-  /** Fraction of the driver's last sample period in which memory was read or written, not how full it is. */
+  /** Fraction of the last sample period during which device memory was read or written. */
   memory_utilization_ratio: number | null;
-  /** Name of the product. */
+  /** Product name. */
   model: string | null;
   /** Namespaces of the pods that it is allocated to or that use it, separated by commas. */
   namespaces: string | null;
@@ -404,15 +397,15 @@ export interface DeviceRow {
   node: string;
   /** Number of partitions. */
   partitions: number;
-  /** Such as `0000:0c:00.0`, in lower case. */
+  /** PCI address: `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
   /** Current PCIe generation. */
   pcie_generation: number | null;
   /** Current number of PCIe lanes. */
   pcie_width: number | null;
-  /** Power limit that is enforced now. */
+  /** Power limit currently enforced. */
   power_limit_watts: number | null;
-  /** Power drawn. */
+  /** Power draw of the device. */
   power_watts: number | null;
   /** Number of processes. */
   processes: number;
@@ -426,45 +419,45 @@ export interface DeviceRow {
   state: string;
   /** Time of the reading, in seconds since the epoch; null: never read, or not reported. */
   taken_at: number | null;
-  /** Temperature at the main sensor. */
+  /** Temperature of the device's main sensor. */
   temperature_celsius: number | null;
   /** Degrees below the slowdown temperature; negative above it. */
   temperature_margin_celsius: number | null;
-  /** At which the device slows itself down. */
+  /** Temperature at which the device reduces its clocks. */
   temperature_slowdown_celsius: number | null;
   /** Active throttle reasons, separated by commas; idle clocks do not count. */
   throttled: string | null;
   /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
-  /** Fraction of the driver's last sample period in which something ran. */
+  /** Fraction of the last sample period during which a kernel was running. */
   utilization_ratio: number | null;
-  /** As the driver writes it. */
+  /** Uuid as the driver reports it. */
   uuid: string | null;
   /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
 }
 
 export interface EccCount {
-  /** Part of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … Null: of the device's total. */
+  /** Block of the device: `dram`, `sram`, `l2`, `gfx`, `umc` … Null: total of the device. */
   block: string | null;
-  /** How many. */
+  /** Number of errors or pages. */
   count: number;
-  /** When the count last grew, in seconds since the epoch. Null: it has not grown since the agent started. */
+  /** Unix time at which the count last increased. Null: it has not increased since the agent started. */
   last_seen: number | null;
-  /** True: over the life of the board; false: since the driver was loaded. */
+  /** True: over the lifetime of the board; false: since the driver was loaded. */
   lifetime: boolean;
   /** `corrected`, `uncorrected` or `deferred`. */
   severity: string;
 }
 
 export interface ErrorCount {
-  /** The driver's code. */
+  /** Code that the driver reports. */
   code: string;
-  /** How many. */
+  /** Number of errors. */
   count: number;
-  /** `xid`, `ras`, `axi`, `pcie` … */
+  /** Type of error: `xid`, `ras`, `axi`, `pcie` … */
   kind: string;
-  /** When one was last seen. */
+  /** Unix time of the last error with this code. */
   last_seen: number | null;
 }
 
@@ -509,11 +502,11 @@ export interface Events {
 }
 
 export interface Fan {
-  /** Its number on the device. */
+  /** Number of the fan on the device. */
   index: number;
-  /** Speed as a share of the fastest that it is meant to turn. */
+  /** Fan speed as a fraction of its maximum. */
   speed_ratio: number | null;
-  /** Speed as measured. */
+  /** Fan speed in revolutions per minute. */
   speed_rpm: number | null;
 }
 
@@ -531,9 +524,9 @@ export interface Gpu {
   fan_speed_percent: number | null;
   /** `ok`, `warning`, `critical`, `lost` or `unknown`. */
   health: string;
-  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor): the same over reboots, and the label `device` of every series. */
+  /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor); it survives reboots and is the label `device` of every series. */
   id: string;
-  /** The number that the vendor's tools count with. It changes at a reboot: for people, not for keys. */
+  /** Index of the device in the vendor's tools. It can change at a reboot. */
   index: number | null;
   /** Bytes / 2^20. */
   memory_free_mb: number | null;
@@ -549,15 +542,15 @@ export interface Gpu {
   pcie_link_width: number | null;
   /** Power drawn. */
   power_draw_watts: number | null;
-  /** Power limit that is enforced now. */
+  /** Power limit currently enforced. */
   power_limit_watts: number | null;
-  /** Temperature at the main sensor. */
+  /** Temperature of the device's main sensor. */
   temperature_celsius: number | null;
   /** 0 to 100. */
   utilization_gpu_percent: number | null;
   /** 0 to 100. */
   utilization_memory_percent: number | null;
-  /** As the driver writes it. */
+  /** Uuid as the driver reports it. */
   uuid: string | null;
   /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
@@ -593,7 +586,7 @@ export interface GpuProcess {
   cluster_id: string;
   /** Name of the program, without arguments. */
   command: string | null;
-  /** Name of the container. Null: no pod is known. */
+  /** Name of the container. Null: the pod is unknown, or there is none. */
   container: string | null;
   /** 0 to 100. */
   decoder_utilization: number | null;
@@ -607,13 +600,13 @@ export interface GpuProcess {
   gpu_index: number | null;
   /** 0 to 100. */
   memory_utilization: number | null;
-  /** Namespace of the pod. Null: no pod is known. */
+  /** Namespace of the pod. Null: the pod is unknown, or there is none. */
   namespace: string | null;
   /** Name of the node. */
   node_name: string;
-  /** Process id, as the node counts. */
+  /** Process id in the node's pid namespace. */
   pid: number;
-  /** Name of the pod. Null: no pod is known. */
+  /** Name of the pod. Null: the pod is unknown, or there is none. */
   pod: string | null;
   /** `compute` (also for processes that do both), `graphics` or `unknown`. */
   process_type: string;
@@ -724,9 +717,9 @@ export interface IdlePod {
   namespace: string;
   /** Name of the node. */
   node: string;
-  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
+  /** Kind of the pod's owner: `Deployment`, `StatefulSet`, `Job` … Null: it has no owner. */
   owner_kind: string | null;
-  /** Name of what it belongs to. Null: it belongs to nothing. */
+  /** Name of the pod's owner. Null: it has no owner. */
   owner_name: string | null;
   /** Name of the pod. */
   pod: string;
@@ -754,28 +747,28 @@ export interface IdlePods {
 }
 
 export interface Link {
-  /** It is up. */
+  /** The link is active. */
   active: boolean | null;
-  /** What it can carry in one direction. */
+  /** Bandwidth in one direction. */
   bytes_per_second: number | null;
-  /** Errors, by what went wrong. */
+  /** Errors, by type of error. */
   errors: LinkErrors[];
-  /** Its number on the device. */
+  /** Number of the link on the device. */
   index: number;
   /** `nvlink`, `xgmi` or `hccs`. */
   kind: string;
-  /** Received so far. */
+  /** Bytes received over the link. */
   receive_bytes_total: number | null;
   /** PCI address of the other end. */
   remote: string | null;
-  /** Sent so far. */
+  /** Bytes sent over the link. */
   transmit_bytes_total: number | null;
 }
 
 export interface LinkErrors {
-  /** How many so far. */
+  /** Number of errors. */
   count: number;
-  /** `crc`, `replay`, `recovery`, `ecc` … */
+  /** Type of error: `crc`, `replay`, `recovery`, `ecc` … */
   kind: string;
 }
 
@@ -961,73 +954,73 @@ export interface ProcessRowPage {
 }
 
 export interface Partition {
-  /** MIG: the compute instance. Null: not of MIG. */
+  /** MIG: id of the compute instance. Null: not a MIG instance. */
   compute_instance_id: number | null;
-  /** AMD: the platform device that holds its render node, `amdgpu_xcp_1`. Null: of other vendors. */
+  /** AMD: the platform device of its render node, `amdgpu_xcp_1`. Null: other vendors. */
   device_name: string | null;
-  /** As of the device. */
+  /** Fraction of cycles the memory interface of the partition was transferring data. */
   dram_active_ratio: number | null;
-  /** MIG: the GPU instance. Null: not of MIG. */
+  /** MIG: id of the GPU instance. Null: not a MIG instance. */
   gpu_instance_id: number | null;
-  /** Unique on the node, and the label `partition` of its series. */
+  /** Id, unique on the node; the label `partition` of its series. */
   id: string;
-  /** Its number on the device. */
+  /** Number of the partition on the device. */
   index: number | null;
-  /** Memory not in use. */
+  /** Free memory of the partition. */
   memory_free_bytes: number | null;
-  /** Memory of the partition. */
+  /** Total memory of the partition; memory shared by several partitions is counted at the first. */
   memory_total_bytes: number | null;
-  /** Memory in use. */
+  /** Memory in use on the partition. */
   memory_used_bytes: number | null;
-  /** Multiprocessors that it has. */
+  /** Number of multiprocessors of the partition. */
   multiprocessors: number | null;
-  /** Its size, in the vendor's words: `1g.10gb`. */
+  /** Vendor's name of its size: `1g.10gb`. */
   profile: string | null;
-  /** As of the device. */
+  /** Fraction of time a multiprocessor of the partition had at least one warp. */
   sm_active_ratio: number | null;
-  /** As of the device. */
+  /** Fraction of cycles the tensor pipe of the partition was active. */
   tensor_active_ratio: number | null;
-  /** Fraction of time in which anything ran on it. */
+  /** Fraction of the last sample period during which a kernel was running on the partition. */
   utilization_ratio: number | null;
-  /** As the driver writes it. */
+  /** Uuid as the driver reports it. */
   uuid: string | null;
 }
 
 export interface Pcie {
-  /** AMD: both directions together, where `amd-smi` reports only that. */
+  /** AMD: throughput in both directions together, where `amd-smi` reports only the sum. */
   bytes_per_second: number | null;
-  /** PCIe generation now. */
+  /** Current PCIe generation of the link. */
   generation: number | null;
-  /** Highest that device and slot allow. */
+  /** Highest PCIe generation that the device and the slot support. */
   max_generation: number | null;
-  /** Lanes that device and slot allow. */
+  /** PCIe lanes that the device and the slot support. */
   max_width: number | null;
-  /** Received, over the driver's own short window. Null: not told, or there is a counter. */
+  /** Throughput from the host to the device. Null: not reported, or the driver reports a counter. */
   receive_bytes_per_second: number | null;
-  /** Received so far. */
+  /** Bytes sent from the host to the device. */
   receive_bytes_total: number | null;
-  /** Packets that had to be sent again. */
+  /** PCIe replays: packets that were sent again. */
   replays_total: number | null;
-  /** Sent, over the driver's own short window. Null: not told, or there is a counter. */
+  /** Throughput from the device to the host. Null: not reported, or the driver reports a counter. */
   transmit_bytes_per_second: number | null;
-  /** Sent so far. */
+  /** Bytes sent from the device to the host. */
   transmit_bytes_total: number | null;
-  /** Lanes in use now. */
+  /** PCIe lanes currently in use. */
   width: number | null;
 }
 
 export interface Pod {
-  /** Its labels, those that `POD_LABELS` names. */
+  /** Labels of the pod that `POD_LABELS` lists. */
   labels: [string, string][];
-  /** Its name. */
+  /** Name of the pod. */
   name: string;
-  /** Its namespace. */
+  /** Namespace of the pod. */
   namespace: string;
-  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
+  /** Kind of the pod's owner: `Deployment`, `StatefulSet`, `Job` … Null: it has no owner. */
   owner_kind: string | null;
-  /** Name of what it belongs to. Null: it belongs to nothing. */
+  /** Name of the pod's owner. Null: it has no owner. */
   owner_name: string | null;
-  /** Its uid. */
+  /** Uid of the pod. */
   uid: string;
 }
 
@@ -1057,43 +1050,43 @@ export interface PodDetail {
 export interface PodRow {
   /** Time since the data was read. */
   age_seconds: number | null;
-  /** Allocated: ids of the device that it holds. 0: it only uses it. */
+  /** Allocated: number of device ids of this device (more than one for a shared device) allocated to the container. */
   allocated: number;
   /** Id of the cluster. */
   cluster: string;
-  /** Apportioned: its share of the device's computing. Null: the device is not shared. */
+  /** Apportioned: the container's share of the compute capacity of a shared device. Null: the device is not shared. */
   compute_share_ratio: number | null;
   /** Name of the container. */
   container: string;
   /** `id` of the device. */
   device: string;
-  /** Apportioned: fraction of the device that it holds. Those of one device add up to 1 at most. Idle devices are sums of it. Null: it holds nothing, it only uses the device. */
+  /** Apportioned: fraction of the device allocated to the container; the fractions of one device add up to at most 1. Idle devices are sums of it. Null: nothing is allocated to it. */
   device_share_ratio: number | null;
-  /** Apportioned: energy of the device, split by use among the pods on it. */
+  /** Apportioned: energy of the device, split among its pods by use. */
   energy_joules: number | null;
-  /** Allocated: time since it last did anything with what it holds. Null: it holds nothing, or nobody can tell. */
+  /** Allocated: time since the container last used the device allocated to it. Null: nothing is allocated to it, or its use is unknown. */
   idle_seconds: number | null;
-  /** Apportioned: its share of the memory of a device that is cut into shares. Null: the device is not shared. */
+  /** Apportioned: the container's share of the memory of a shared device. Null: the device is not shared. */
   memory_share_bytes: number | null;
-  /** Measured: device memory that its processes hold. */
+  /** Measured: device memory used by the container's processes. */
   memory_used_bytes: number | null;
-  /** Name of the product. */
+  /** Product name. */
   model: string | null;
   /** Namespace of the pod. */
   namespace: string;
   /** Name of the node. */
   node: string;
-  /** What it belongs to: `Deployment`, `StatefulSet`, `Job` … Null: it belongs to nothing. */
+  /** Kind of the pod's owner: `Deployment`, `StatefulSet`, `Job` … Null: it has no owner. */
   owner_kind: string | null;
-  /** Name of what it belongs to. Null: it belongs to nothing. */
+  /** Name of the pod's owner. Null: it has no owner. */
   owner_name: string | null;
   /** `id` of the partition. Null: not in a partition. */
   partition: string | null;
   /** Name of the pod. */
   pod: string;
-  /** Uid of the pod. Null: while no source of pods tells it. */
+  /** Uid of the pod. Null: no pod source reports it. */
   pod_uid: string | null;
-  /** Measured: processes of the container on the device. */
+  /** Measured: number of the container's processes on the device. */
   processes: number;
   /** Names of the allocated resources, separated by commas. */
   resources: string | null;
@@ -1107,7 +1100,7 @@ export interface PodRow {
   taken_at: number;
   /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
-  /** Measured: shares of the period in which its processes ran, added up. */
+  /** Measured: sum over the container's processes of the fraction of the sample period they ran. */
   utilization_ratio: number | null;
   /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
@@ -1144,25 +1137,25 @@ export interface ProcessRow {
   age_seconds: number | null;
   /** Id of the cluster. */
   cluster: string;
-  /** Name of the container. Null: no pod is known. */
+  /** Name of the container. Null: the pod is unknown, or there is none. */
   container: string | null;
-  /** CPU time of the whole process on the node, the same in all of its entries. 1 is one CPU. Null: not told, or in the first collection that sees the process. */
+  /** CPU time of the whole process on the node, the same in all of its entries; 1 is one CPU. Null: not reported, or the first collection with this process. */
   cpu_ratio: number | null;
-  /** Its use of the video decoders. */
+  /** Utilisation of the video decoders by the process. */
   decoder_utilization_ratio: number | null;
   /** `id` of the device. */
   device: string;
   /** `index` of the device. */
   device_index: number | null;
-  /** Its use of the video encoders. */
+  /** Utilisation of the video encoders by the process. */
   encoder_utilization_ratio: number | null;
-  /** Device memory that it holds. */
+  /** Device memory used by the process. */
   memory_bytes: number | null;
-  /** Fraction of the period in which it read or wrote device memory. */
+  /** Fraction of the last sample period during which the process accessed device memory. */
   memory_utilization_ratio: number | null;
   /** Name of the program. */
   name: string | null;
-  /** Namespace of the pod. Null: no pod is known. */
+  /** Namespace of the pod. Null: the pod is unknown, or there is none. */
   namespace: string | null;
   /** Name of the node. */
   node: string;
@@ -1172,17 +1165,17 @@ export interface ProcessRow {
   owner_kind: string | null;
   /** `id` of the partition. Null: not in a partition. */
   partition: string | null;
-  /** Process id, as the node counts. */
+  /** Process id in the node's pid namespace. */
   pid: number;
-  /** Name of the pod. Null: no pod is known. */
+  /** Name of the pod. Null: the pod is unknown, or there is none. */
   pod: string | null;
-  /** Memory of the whole process on the node. */
+  /** Resident memory of the whole process on the node. */
   resident_memory_bytes: number | null;
   /** True: some or all of the data comes from simulated devices. */
   simulated: boolean;
   /** Where the data comes from: `agents`, `exec`, `annotations` or `prometheus`. */
   source: string;
-  /** When it started, by the node's clock. */
+  /** Start time of the process, by the node's clock. */
   started_at: number | null;
   /** `fresh` or `stale`. */
   state: string;
@@ -1190,9 +1183,9 @@ export interface ProcessRow {
   taken_at: number;
   /** `compute`, `graphics` or `both`. */
   type: string | null;
-  /** Who runs it: a name, or a number where none is known. */
+  /** User of the process: a name, or a number if it has no name. */
   user: string | null;
-  /** Fraction of the driver's last sample period in which it ran on the device. */
+  /** Fraction of the last sample period during which the process was running on the device. */
   utilization_ratio: number | null;
   /** `nvidia`, `amd`, `ascend`, `furiosa`. */
   vendor: string;
@@ -1201,7 +1194,7 @@ export interface ProcessRow {
 export interface Rail {
   /** Current. */
   amperes: number | null;
-  /** As the board names it. */
+  /** Name that the driver reports. */
   name: string;
   /** Voltage. */
   volts: number | null;
@@ -1221,7 +1214,7 @@ export interface ReaderState {
   /** Duration of the last complete read. Null: before the first read. */
   duration_seconds: number | null;
   /** Failed reads, by reason. */
-  errors: Counted[];
+  errors: ReasonCount[];
   /** The driver or its tool was found on this node. */
   found: boolean;
   /** Time of the last successful read. Null: before the first success. */
@@ -1229,13 +1222,20 @@ export interface ReaderState {
   /** Human-readable reason why it is not up. Null: while it is up. */
   reason: string | null;
   /** Lines or values of the driver's output that could not be parsed, by reason. */
-  rejected: Counted[];
+  rejected: ReasonCount[];
   /** Source of the readings: `nvml`, `nvidia-smi`, `sysfs` … */
   source: string | null;
   /** The last read succeeded. */
   up: boolean;
   /** Vendor of the driver. */
   vendor: Vendor;
+}
+
+export interface ReasonCount {
+  /** Number of events. */
+  count: number;
+  /** Kind of the event, as a keyword. */
+  reason: string;
 }
 
 export interface Refreshed {
@@ -1248,20 +1248,20 @@ export interface Refreshed {
 }
 
 export interface RemappedRows {
-  /** Rows replaced for errors that were corrected. */
+  /** Rows replaced because of corrected errors. */
   correctable: number | null;
-  /** A row could not be replaced: the board is worn out. */
+  /** A row could not be remapped; the board should be replaced. */
   failed: boolean | null;
-  /** Rows wait for a reset of the device to be replaced. */
+  /** A row remapping is pending until the next reset of the device. */
   pending: boolean | null;
-  /** Rows replaced for errors that were not corrected. */
+  /** Rows replaced because of uncorrected errors. */
   uncorrectable: number | null;
 }
 
 export interface Sensor {
-  /** Its temperature. */
+  /** Temperature of the sensor. */
   celsius: number;
-  /** As the driver names it: `gpu`, `memory`, `hbm` … */
+  /** Name that the driver reports: `gpu`, `memory`, `hbm` … */
   name: string;
 }
 
@@ -1271,7 +1271,7 @@ export interface SinkState {
   /** Text of the last error; it stays after the sink has recovered. Null: no error yet. */
   error: string | null;
   /** Writes that failed or left something out, by reason. */
-  errors: Counted[];
+  errors: ReasonCount[];
   /** Time of the last successful write. Null: before the first success. */
   last_success: number | null;
   /** Why it is not up, as a keyword; `too_large` also if something was left out. Null: no problem. */
@@ -1389,26 +1389,26 @@ export interface TextColumn {
 }
 
 export interface Throttle {
-  /** It is at work now. */
+  /** Clocks are currently reduced for this reason. */
   active: boolean;
-  /** As the driver names it: `sw_power_cap`, `socket_thermal` … */
+  /** Name that the driver reports: `sw_power_cap`, `socket_thermal` … */
   reason: string;
 }
 
 export interface Unattributed {
   /** `id` of the device. */
   device: string;
-  /** What the owner is. */
+  /** Kind of owner. */
   kind: OwnerKind;
-  /** Device memory that the owner's processes hold. */
+  /** Measured: device memory in use by the owner. */
   memory_used_bytes: number | null;
-  /** Which owner, within the kind. Null: of `none` and `unknown`. */
+  /** Name of the owner. Null: for `none` and `unknown`. */
   name: string | null;
-  /** Processes of the owner. */
+  /** Measured: number of the owner's processes on the device. */
   processes: number;
   /** Why it is not attributed to a pod. */
   reason: UnattributedReason;
-  /** The use of the owner's processes together. Null: the driver does not tell it by process. */
+  /** Measured: utilisation by the owner's processes. Null: the driver does not report it by process. */
   utilization_ratio: number | null;
 }
 

@@ -17,15 +17,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from accelscope.config import BadValue, Choice, ConfigError, Kind, Text, quoted
+from accelscope.config import BadValue, Choice, ConfigError, Text, ValueKind, quoted
 from accelscope.config.document import Section, read_document
 from accelscope.config.log import fields
 from accelscope.files import FileWatch
 from accelscope.fleet.api.problem import FAILED_LOGINS, Problem, ProblemKind, temporary
 from accelscope.fleet.api_server import Session
 from accelscope.fleet.clusters import CLUSTER_ID, Access, ClusterEntry
-from accelscope.kube.endpoint import is_loopback
-from accelscope.kube.errors import KubeError
+from accelscope.kube.endpoint import KubeError, is_loopback
 from accelscope.kube.token_review import (
     ANSWER_LIMIT,
     CANNOT_REVIEW,
@@ -91,7 +90,7 @@ _SCOPE = Choice(*AccessScope)
 _CLUSTER = Text("the id of a cluster; omit clusters for all", CLUSTER_ID)
 
 
-class _Expiry(Kind[float]):
+class _Expiry(ValueKind[float]):
     allowed = "a time with a time zone, such as 2027-01-01T00:00:00Z"
 
     def parse(self, text: str) -> float:

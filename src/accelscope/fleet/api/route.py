@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aiohttp import web
 
-from accelscope.config.values import BadValue, Boolean, Choice, Kind, List, Number, WholeNumber
+from accelscope.config.values import BadValue, Boolean, Choice, List, Number, ValueKind, WholeNumber
 from accelscope.fleet.api.access import AccessScope, Caller
 from accelscope.fleet.api.problem import Problem, ProblemKind
 from accelscope.fleet.history import FleetHistory
@@ -23,14 +23,14 @@ _ALLOWED_LIMIT = 200  # names that a problem lists
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     name: str
-    kind: Kind[Any]
+    kind: ValueKind[Any]
     description: str
     where: Literal["path", "query", "header"] = "query"
     required: bool = False
     default: Any = None  # value if the parameter is missing
 
 
-class BoundedText(Kind[str]):
+class BoundedText(ValueKind[str]):
     def __init__(self, limit: int = TEXT_LIMIT) -> None:
         self.limit = limit
         self.allowed = f"text of 1 to {limit} characters"
@@ -57,17 +57,17 @@ FLAG = Flag()
 WHOLE = WholeNumber(-(2**53), 2**53)  # the range in which every JSON parser is exact
 
 
-def one_of(words: Sequence[str]) -> Kind[str]:
+def one_of(words: Sequence[str]) -> ValueKind[str]:
     """Any text if `words` is empty."""
     return Choice(*words) if words else TEXT
 
 
-def several(item: Kind[Any], limit: int = WORDS_LIMIT) -> List[Any]:
+def several(item: ValueKind[Any], limit: int = WORDS_LIMIT) -> List[Any]:
     """Values separated by commas (`\\,` is a comma within a value); the parameter can also be repeated."""
     return List(item, limit)
 
 
-def schema(kind: Kind[Any]) -> dict[str, Any]:
+def schema(kind: ValueKind[Any]) -> dict[str, Any]:
     """JSON Schema, for OpenAPI."""
     if isinstance(kind, List):
         item = schema(kind.item)
@@ -144,13 +144,13 @@ def _bad(parameter: Parameter, what: str) -> Problem:
     )
 
 
-def _words(kind: Kind[Any]) -> tuple[str, ...]:
+def _words(kind: ValueKind[Any]) -> tuple[str, ...]:
     if isinstance(kind, List):
         return _words(kind.item)
     return tuple(map(str, kind.choices)) if isinstance(kind, Choice) else ()
 
 
-def _value(kind: Kind[Any], texts: Sequence[str]) -> Any:
+def _value(kind: ValueKind[Any], texts: Sequence[str]) -> Any:
     if isinstance(kind, List):
         return kind.read([word for text in texts for word in split_words(text)])
     if len(texts) != 1:

@@ -22,8 +22,7 @@ from accelscope.config.log import fields
 from accelscope.files import FileWatch
 from accelscope.fleet.clusters import Access, KubeconfigAccess, checked_proxy
 from accelscope.fleet.kubeconfig import CredentialPlugin, Identity, ResolvedServer, resolve
-from accelscope.kube.endpoint import PemSource, TokenFile, is_loopback
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, PemSource, Reason, TokenFile, is_loopback, one_line
 from accelscope.kube.tls import client_context
 
 # --- Credential plugins -----------------------------------------------------------

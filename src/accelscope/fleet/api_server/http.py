@@ -15,7 +15,7 @@ from yarl import URL
 
 from accelscope import __version__
 from accelscope.fleet.api_server.connection import ConnectionParameters
-from accelscope.kube.errors import KubeError, Reason, error_for_response
+from accelscope.kube.endpoint import KubeError, Reason, error_for_response
 from accelscope.kube.tls import tls_error_text
 
 

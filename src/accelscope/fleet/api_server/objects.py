@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from accelscope.kube.errors import DecodeError
+from accelscope.kube.endpoint import DecodeError
 from accelscope.vendors import VendorDeclaration, declarations
 
 DEVICES = "accelscope.io/devices"

@@ -19,7 +19,7 @@ from accelscope.fleet.api_server.connection import (
 )
 from accelscope.fleet.api_server.http import Reply, Transport
 from accelscope.fleet.clusters import Access
-from accelscope.kube.errors import KubeError, Reason, reason_for_status
+from accelscope.kube.endpoint import KubeError, Reason, reason_for_status
 from accelscope.kube.listwatch import Collection, ItemStore, ListWatch, Pause, Request, random_ratio
 
 # --- Informer ---------------------------------------------------------------------

@@ -47,7 +47,7 @@ from accelscope.fleet.sources.snapshots import (
     make_report,
     merge_agents,
 )
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, Reason, one_line
 from accelscope.model import Snapshot
 
 _PATH = "/snapshot"

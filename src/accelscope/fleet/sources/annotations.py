@@ -20,9 +20,9 @@ from accelscope.fleet.api_server.objects import DEVICES, NodeObject, vendor_anno
 from accelscope.fleet.rows import NodeFailure, NodeUnchanged, SourceKind, SourceOutcome, UpdateHandler
 from accelscope.fleet.sources.round import LoopThrottle, RefreshRound, wait_for_discovery
 from accelscope.fleet.sources.snapshots import make_report
-from accelscope.kube.errors import one_line
+from accelscope.kube.endpoint import one_line
 from accelscope.model import AgentState, Device, Health, HealthState, ReaderState, Snapshot, Vendor
-from accelscope.vendors.common.agentless import number, text, whole
+from accelscope.vendors.common.contract import number, text, whole
 
 _MAX_DEVICES = 1024
 

@@ -16,10 +16,10 @@ from accelscope.fleet.sources.round import (
     wait_for_discovery,
 )
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, make_report
-from accelscope.kube.errors import KubeError, one_line
+from accelscope.kube.endpoint import KubeError, one_line
 from accelscope.parsing import ParseError
 from accelscope.vendors import declarations
-from accelscope.vendors.common.agentless import CommandOutput, DriverTool, ToolReading
+from accelscope.vendors.common.contract import CommandOutput, DriverTool, ToolReading
 
 OUTPUT_LIMIT = 2 << 20  # bytes of one command
 _MIN_FAILURES = 8  # in a row, before a refresh ends early

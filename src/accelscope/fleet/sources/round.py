@@ -24,7 +24,7 @@ from accelscope.fleet.rows import (
     SourceView,
     UpdateHandler,
 )
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, Reason, one_line
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 import msgspec
 
 from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
-from accelscope.kube.errors import Reason, one_line
+from accelscope.kube.endpoint import Reason, one_line
 from accelscope.model import (
     Allocation,
     Device,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from accelscope.metrics.family import Declare, Family, Scope, Stability
+from accelscope.metrics.family import Family, FamilyFactory, Scope, Stability
 from accelscope.model import Device, HealthState, Link, Pcie
 
-device = Declare[Device](Scope.DEVICE)
+device = FamilyFactory[Device](Scope.DEVICE)
 
 INFO_LABELS = (
     "model",

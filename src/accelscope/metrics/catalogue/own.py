@@ -2,15 +2,15 @@
 
 import sys
 
-from accelscope.metrics.family import AgentView, Declare, Family, ReaderView, Scope
+from accelscope.metrics.family import AgentView, Family, FamilyFactory, ReaderView, Scope
 from accelscope.model import AttributionSourceState, SinkState
 
 _ERROR_LIMIT = 200  # characters
 
-reader = Declare[ReaderView](Scope.READER)
-source = Declare[AttributionSourceState](Scope.SOURCE)
-sink = Declare[SinkState](Scope.SINK)
-agent = Declare[AgentView](Scope.AGENT)
+reader = FamilyFactory[ReaderView](Scope.READER)
+source = FamilyFactory[AttributionSourceState](Scope.SOURCE)
+sink = FamilyFactory[SinkState](Scope.SINK)
+agent = FamilyFactory[AgentView](Scope.AGENT)
 
 READERS: tuple[Family, ...] = (
     reader(

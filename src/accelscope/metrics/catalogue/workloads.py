@@ -4,18 +4,18 @@ The help text of a pod family begins with the kind of value: measured (from proc
 kubelet) or apportioned (from shares, or the energy of a device split by use).
 """
 
-from accelscope.metrics.family import Declare, Family, Scope
+from accelscope.metrics.family import Family, FamilyFactory, Scope
 from accelscope.model import Allocation, DeviceBalance, Partition, Pod, PodUsage, Process, Unattributed
 
 _NO_OWNER = ("",) * 6
 
-usage = Declare[PodUsage](Scope.POD)
-pod = Declare[Pod](Scope.POD_INFO)
-unattributed = Declare[Unattributed](Scope.UNATTRIBUTED)
-balance = Declare[DeviceBalance](Scope.BALANCE)
-unknown = Declare[Allocation](Scope.UNKNOWN_ALLOCATION)
-partition = Declare[Partition](Scope.PARTITION)
-process = Declare[Process](Scope.PROCESS)
+usage = FamilyFactory[PodUsage](Scope.POD)
+pod = FamilyFactory[Pod](Scope.POD_INFO)
+unattributed = FamilyFactory[Unattributed](Scope.UNATTRIBUTED)
+balance = FamilyFactory[DeviceBalance](Scope.BALANCE)
+unknown = FamilyFactory[Allocation](Scope.UNKNOWN_ALLOCATION)
+partition = FamilyFactory[Partition](Scope.PARTITION)
+process = FamilyFactory[Process](Scope.PROCESS)
 
 PODS: tuple[Family, ...] = (
     usage(

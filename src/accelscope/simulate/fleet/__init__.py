@@ -1,1 +1,1 @@
-"""Simulated fleets: clusters of thousands of nodes, whose API servers one process answers for."""
+"""Simulated fleets: clusters of thousands of nodes, with their API servers in one process."""

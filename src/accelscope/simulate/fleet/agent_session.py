@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from accelscope import __version__
-from accelscope.agent.assembly import attribution_options
-from accelscope.agent.collector import Collector, Pace
-from accelscope.agent.node_sinks import chosen_annotations
+from accelscope.agent.assembly import attribution_options, chosen_annotations
+from accelscope.agent.collector import CollectionInterval, Collector
 from accelscope.agent.runner import Deadlines, Runner
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
@@ -40,7 +39,7 @@ _ANNOTATING = make(
     AgentSettings, {v.annotation.setting: True for v in declarations().values() if v.annotation is not None}
 )
 _PATIENT = Deadlines(60, 60, 120)  # in real time: a busy machine must not decide what a recording contains
-_PACE = Pace(60.0)  # likewise, for a collection that waits for its readers
+_PACE = CollectionInterval(60.0)  # likewise, for a collection that waits for its readers
 _MAX_FIRST_COLLECTIONS = 20
 _SOURCE_SECONDS = 0.2  # wait for a source of attribution, after the start and after pods changed
 

@@ -13,8 +13,7 @@ from accelscope.config.values import BOOLEAN, LINE, Decimal, Text, WholeNumber, 
 from accelscope.simulate.description import load_node, read_yaml
 from accelscope.simulate.fleet.faults import FleetFault, fleet_fault_document, read_fleet_fault
 from accelscope.simulate.fleet.recording import MAX_NODES
-from accelscope.simulate.section import Description, DescriptionError
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import Description, DescriptionError, NodeSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from accelscope.config.values import Choice, Decimal, Text, shown
 from accelscope.simulate.description import read_fault, read_yaml
 from accelscope.simulate.faults import Fault, FaultKind
 from accelscope.simulate.folder import write_text
-from accelscope.simulate.section import Description, DescriptionError
-from accelscope.simulate.spec import NodeSpec
+from accelscope.simulate.spec import Description, DescriptionError, NodeSpec
 from accelscope.vendors import declarations
 
 DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)

@@ -27,15 +27,14 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from accelscope.simulate.fleet.api_server import ClusterServer
-from accelscope.simulate.fleet.cluster import AGENT_NAMESPACE, FleetCluster, driver_pods
+from accelscope.simulate.fleet.api_server import AGENT_NAMESPACE, ClusterServer, FleetCluster, driver_pods
 from accelscope.simulate.fleet.description import DESCRIPTION, ClusterSpec, FleetSpec, NodeGroup, fleet_text
 from accelscope.simulate.fleet.faults import FILE as FAULTS
 from accelscope.simulate.fleet.faults import FleetFault, FleetFaultLog, read_faults, write_faults
 from accelscope.simulate.fleet.node import FleetNode, Variant
 from accelscope.simulate.fleet.recording import Progress, RecordingRequest, recorded
 from accelscope.simulate.folder import LockedFolder, write_text
-from accelscope.simulate.section import DescriptionError
+from accelscope.simulate.spec import DescriptionError
 
 HOST = "127.0.0.1"
 _STEP_SECONDS = 1.0  # between two updates of the faults and the API servers
@@ -89,7 +88,7 @@ class SimulatedFleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serves until the context is left. Raises DescriptionError for a folder with other files,
-        AlreadyRunning, and OSError for a port that is not available."""
+        FolderInUse, and OSError for a port that is not available."""
         self._check_folder()  # again: recordings may have taken minutes
         # Nodes with a fault are read in threads, and a hung device blocks its thread. The few threads of the
         # default executor would not suffice for the other nodes.

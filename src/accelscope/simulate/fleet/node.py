@@ -29,13 +29,13 @@ from accelscope.model import (
     Absence,
     AbsenceReason,
     AttributionSourceState,
-    Counted,
     Device,
     Health,
     HealthState,
     HostUse,
     PodUsage,
     ReaderState,
+    ReasonCount,
     SinkState,
     Snapshot,
     counted,
@@ -182,7 +182,7 @@ class AgentFaults:
             yield usage if longer == idle else replace(usage, idle_seconds=longer)
 
 
-def _increased(counts: Iterable[Counted], reason: str, by: int) -> tuple[Counted, ...]:
+def _increased(counts: Iterable[ReasonCount], reason: str, by: int) -> tuple[ReasonCount, ...]:
     found = Counter({each.reason: each.count for each in counts})
     if by:
         found[reason] += by

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import accelscope
-from accelscope.simulate.compiler import CompileError, cache_folder
 from accelscope.simulate.description import read_node
 from accelscope.simulate.faults import Fault
 from accelscope.simulate.spec import IdlePodSpec, NodeSpec, ProcessSpec
+from accelscope.simulate.vendor import CompileError, cache_folder
 
 TAG = "~~tag~"
 TAG_DIGITS = len(TAG)

@@ -88,8 +88,13 @@ def node_document(
     spec: NodeSpec, pods: Iterable[SimulatedPod], labels: Mapping[str, str], *, epoch: float
 ) -> dict[str, Any]:
     created = _timestamp(epoch - 30 * 86_400)
-    held = Counter(grant.resource for pod in pods for box in pod.containers for grant in box.grants)
-    capacity = {"cpu": "96", "memory": "1056270412Ki", "pods": "110", **{k: str(n) for k, n in held.items()}}
+    allocated = Counter(grant.resource for pod in pods for box in pod.containers for grant in box.grants)
+    capacity = {
+        "cpu": "96",
+        "memory": "1056270412Ki",
+        "pods": "110",
+        **{k: str(n) for k, n in allocated.items()},
+    }
     return {
         "kind": "Node",
         "apiVersion": "v1",
@@ -148,8 +153,8 @@ def _owner(seed: int, owner: PodOwner) -> dict[str, Any]:
 
 
 def _container_objects(seed: int, pod: SimulatedPod, container: SimulatedContainer) -> dict[str, Any]:
-    held = Counter(grant.resource for grant in container.grants)
-    limits = {resource: str(count) for resource, count in held.items()}
+    allocated = Counter(grant.resource for grant in container.grants)
+    limits = {resource: str(count) for resource, count in allocated.items()}
     return {
         "name": container.name,
         "image": _image(container),

@@ -1,8 +1,11 @@
 """Keys and mouse, help, the list of problems, and the dialog for signals."""
 
+import os
+import select
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from signal import Signals
 from textwrap import wrap
 from typing import Any, ClassVar
@@ -13,17 +16,120 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from accelscope.top import signals
+from accelscope.attribution.processes import boot_time, proc_stat, started_at
 from accelscope.top.screen.board import Board
-from accelscope.top.screen.table import Lines, Table
-from accelscope.top.signals import SIGNALS, Target
+from accelscope.top.screen.table import Lines, ScreenTable
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
-from accelscope.top.view.model import Kind
+from accelscope.top.view.model import ProcessView, ViewKind
 from accelscope.top.view.overview import SumsRow
 from accelscope.top.view.processes import ProcessRow
 from accelscope.top.view.table import Line, Sort, Span, Tone, next_sort
 from accelscope.top.view.text import Glyphs, clean
+
+# --- signals --------------------------------------------------------------
+# Sends a signal to a process of the same user. A process descriptor and checks of its start time and user
+# make sure that the pid has not been reused.
+
+
+PROC = Path("/proc")
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGSTOP,
+    signal.SIGCONT,
+    signal.SIGKILL,
+)
+_SAME_SECONDS = 2.0  # tolerance of start times, because the clock may have been set
+
+
+class SignalError(Exception):
+    """No signal is sent. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalTarget:
+    """A process, identified by a descriptor that a later process with the same pid does not match."""
+
+    pid: int
+    name: str
+    user: str
+    descriptor: int
+
+    def send(self, number: signal.Signals) -> None:
+        """Raises SignalError."""
+        try:
+            signal.pidfd_send_signal(self.descriptor, number)
+        except ProcessLookupError:
+            raise SignalError(f"{self.pid} {self.name} has ended") from None
+        except OSError as error:
+            raise SignalError(f"{number.name} to {self.pid} {self.name}: {error.strerror}") from None
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def aim(process: ProcessView, *, seen_at: float, proc_root: str = "/proc") -> SignalTarget:
+    """Raises SignalError if the process has ended, belongs to another user, or may be a different one."""
+    if Path(proc_root).resolve() != PROC:
+        raise SignalError(f"the processes are read from {proc_root}, not from /proc of this machine")
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        raise SignalError(f"{process.pid} {process.name or ''} has ended".rstrip()) from None
+    except OSError as error:
+        raise SignalError(f"cannot open process {process.pid}: {error.strerror}") from None
+    try:
+        _check(process, descriptor, seen_at)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return SignalTarget(process.pid, process.name or "?", process.user or str(os.getuid()), descriptor)
+
+
+def _check(process: ProcessView, descriptor: int, seen_at: float) -> None:
+    try:
+        started, uid = _started(process.pid), _uid(process.pid)
+    except (OSError, ValueError):
+        raise SignalError(f"cannot read {process.pid} {process.name or '?'} from /proc") from None
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if poll.poll(0):
+        raise SignalError(f"{process.pid} {process.name or '?'} has ended")
+    another = f"{process.pid} is now a different process"
+    if started > seen_at + _SAME_SECONDS:
+        raise SignalError(another)
+    if process.started_at is not None and abs(started - process.started_at) > _SAME_SECONDS:
+        raise SignalError(another)
+    if uid != os.getuid():
+        raise SignalError(
+            f"{process.pid} {process.name or '?'} belongs to {process.user or f'user {uid}'}; "
+            "signals can only be sent to your own processes"
+        )
+
+
+def _started(pid: int) -> float:
+    """Unix time."""
+    booted = boot_time((PROC / "stat").read_text(errors="replace"))
+    if booted is None:
+        raise ValueError("no btime")
+    return started_at(proc_stat((PROC / str(pid) / "stat").read_bytes()), booted)
+
+
+def _uid(pid: int) -> int:
+    for line in (PROC / str(pid) / "status").read_bytes().decode(errors="replace").split("\n"):
+        name, _, value = line.partition(":")
+        if name == "Uid":
+            return int(value.split()[0])
+    raise ValueError("no Uid")
+
+
+# --- screen ---------------------------------------------------------------
+
 
 _KEY_WIDTH = 18
 HELP: tuple[tuple[str, str | None], ...] = (
@@ -120,7 +226,7 @@ class SignalDialog(Screen[signal.Signals | None]):
         Binding("down", "step(1)", show=False),
     ]
 
-    def __init__(self, target: Target, glyphs: Glyphs) -> None:
+    def __init__(self, target: SignalTarget, glyphs: Glyphs) -> None:
         super().__init__()
         self._target = target
         self._glyphs = glyphs
@@ -214,7 +320,7 @@ class TopApp(Board):
 
     def _choose(self, choices: Choices) -> None:
         self.choices = choices
-        if self._source.kind is Kind.FLEET and self._query.node is None:
+        if self._source.kind is ViewKind.FLEET and self._query.node is None:
             asked = replace(
                 self._query,
                 text=choices.text,
@@ -281,7 +387,7 @@ class TopApp(Board):
             self._choose(replace(self.choices, text=""))
         elif self.choices.marked:
             self._choose(replace(self.choices, marked=frozenset()))
-        elif self._query.node is not None and self._source.kind is Kind.FLEET:
+        elif self._query.node is not None and self._source.kind is ViewKind.FLEET:
             self._go(None)
         elif self.choices.cluster is not None:
             self._choose(replace(self.choices, cluster=None))
@@ -301,7 +407,7 @@ class TopApp(Board):
                 self.choices.sorted_by(pane.name, Sort(pane.sort.column, reverse=not pane.sort.reverse))
             )
 
-    def on_table_title_clicked(self, message: Table.TitleClicked) -> None:
+    def on_screen_table_title_clicked(self, message: ScreenTable.TitleClicked) -> None:
         sort = self.choices.sorts.get(message.pane, DEFAULT_SORTS.get(message.pane))
         again = sort is not None and sort.column == message.column.name
         reverse = again and sort is not None and not sort.reverse
@@ -311,7 +417,7 @@ class TopApp(Board):
         if self.view is not None and self.view.overview is None:
             self._choose(replace(self.choices, tree=self.choices.tree.following))
 
-    def on_table_row_clicked(self, message: Table.RowClicked) -> None:
+    def on_screen_table_row_clicked(self, message: ScreenTable.RowClicked) -> None:
         if isinstance(message.table.entry and message.table.entry.row, DeviceRow):
             self.action_mark()
         else:
@@ -324,7 +430,7 @@ class TopApp(Board):
             return
         if not self._upper.has_focus:
             self._upper.focus()
-            self.say("select devices with Space; Esc clears the selection", Tone.PLAIN)
+            self.show_message("select devices with Space; Esc clears the selection", Tone.PLAIN)
             return
         self._choose(replace(self.choices, marked=self.choices.marked ^ {entry.row.key}))
 
@@ -344,7 +450,7 @@ class TopApp(Board):
         """Open a node of the fleet, or its overview, without the current filter."""
         self.choices = replace(self.choices, text="", marked=frozenset(), folded=frozenset())
         self._ask(replace(self._query, node=node, text=""))
-        self.say(f"loading {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
+        self.show_message(f"loading {'/'.join(node) if node else 'the overview'}", Tone.PLAIN)
         self._waiting = True
 
     def action_turn(self, step: int) -> None:
@@ -353,7 +459,7 @@ class TopApp(Board):
             return
         page = self._query.page + step
         if page < 0 or (step > 0 and not overview.has_next):
-            self.say("no more pages", Tone.PLAIN)
+            self.show_message("no more pages", Tone.PLAIN)
             return
         self._ask(replace(self._query, page=page))
 
@@ -378,10 +484,10 @@ class TopApp(Board):
         row = entry.row if entry is not None else None
         if not isinstance(row, ProcessRow):
             return
-        if self._source.kind is not Kind.LOCAL:
-            self.say("no signal sent: the process is on another machine")
+        if self._source.kind is not ViewKind.LOCAL:
+            self.show_message("no signal sent: the process is on another machine")
         elif row.process is None:
-            self.say("no signal sent: select a process, not a group")
+            self.show_message("no signal sent: select a process, not a group")
         else:
             self._aim(row)
 
@@ -389,20 +495,20 @@ class TopApp(Board):
         assert row.process is not None
         proc_root: Any = getattr(self._source, "proc_root", "/proc")
         try:
-            target = signals.aim(row.process, seen_at=self._seen_at(), proc_root=proc_root)
-        except signals.Refusal as refusal:
-            self.say(f"no signal sent: {refusal}")
+            target = aim(row.process, seen_at=self._seen_at(), proc_root=proc_root)
+        except SignalError as refusal:
+            self.show_message(f"no signal sent: {refusal}")
             return
 
         def answered(number: Signals | None) -> None:
             try:
                 if number is None:
-                    self.say("no signal sent", Tone.PLAIN)
+                    self.show_message("no signal sent", Tone.PLAIN)
                 else:
                     target.send(number)
-                    self.say(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
-            except signals.Refusal as refusal:
-                self.say(f"no signal sent: {refusal}")
+                    self.show_message(f"{number.name} sent to {target.pid} {target.name}", Tone.GOOD)
+            except SignalError as refusal:
+                self.show_message(f"no signal sent: {refusal}")
             finally:
                 target.close()
 

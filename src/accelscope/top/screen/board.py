@@ -11,21 +11,20 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
-from accelscope.top.screen.table import HEAD, Lines, Table
-from accelscope.top.sources.source import Query, Source, read_view
+from accelscope.top.screen.table import HEAD, Lines, ScreenTable
+from accelscope.top.sources.source import Query, ViewSource, read_view
 from accelscope.top.view.frame import Alert, Choices, alert_lines, alerts, header, panes
-from accelscope.top.view.history import History
-from accelscope.top.view.model import Kind, View
+from accelscope.top.view.model import History, View, ViewKind
 from accelscope.top.view.table import Line, RenderContext, Span, Tone
 from accelscope.top.view.text import Glyphs, clean, width_of
 
 
-class Feed:
+class SourceReader:
     """Reads the source in its own thread, so that the screen never waits."""
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         query: Query,
         interval_seconds: float,
         publish: Callable[[View, Query], None],
@@ -112,7 +111,7 @@ class Board(App[None]):
     """
 
     class Arrived(Message):
-        """A view from the thread of the feed."""
+        """A view from the thread that reads the source."""
 
         def __init__(self, view: View, query: Query) -> None:
             super().__init__()
@@ -120,7 +119,7 @@ class Board(App[None]):
 
     def __init__(
         self,
-        source: Source,
+        source: ViewSource,
         query: Query,
         choices: Choices,
         *,
@@ -144,12 +143,12 @@ class Board(App[None]):
         self._said: tuple[str, Tone] | None = None
         self._said_at = 0.0
         self._waiting = False  # another view has been requested
-        self._feed = Feed(source, query, interval_seconds, self._publish)
+        self._feed = SourceReader(source, query, interval_seconds, self._publish)
 
     def compose(self) -> ComposeResult:
         yield Lines(id="header")
-        yield Table(id="upper")
-        yield Table(id="lower")
+        yield ScreenTable(id="upper")
+        yield ScreenTable(id="lower")
         with Horizontal(id="typing"):
             yield Lines(id="prompt")
             yield Input(id="filter", compact=True, select_on_focus=False)
@@ -166,15 +165,15 @@ class Board(App[None]):
         self._feed.stop()
 
     @property
-    def _upper(self) -> Table:
-        return self.screen_stack[0].query_one("#upper", Table)
+    def _upper(self) -> ScreenTable:
+        return self.screen_stack[0].query_one("#upper", ScreenTable)
 
     @property
-    def _lower(self) -> Table:
-        return self.screen_stack[0].query_one("#lower", Table)
+    def _lower(self) -> ScreenTable:
+        return self.screen_stack[0].query_one("#lower", ScreenTable)
 
     @property
-    def _table(self) -> Table:
+    def _table(self) -> ScreenTable:
         return self._upper if self._upper.has_focus else self._lower
 
     def _publish(self, view: View, query: Query) -> None:
@@ -270,7 +269,7 @@ class Board(App[None]):
             hints += [("Enter", "open"), ("[ ]", "pages")]
         else:
             hints += [("t", "tree"), ("Space", "select")]
-            if self._source.kind is Kind.FLEET:
+            if self._source.kind is ViewKind.FLEET:
                 hints.insert(2, ("Esc", "back"))
         hints += [
             ("p", "resume" if self.paused else "pause"),
@@ -278,10 +277,10 @@ class Board(App[None]):
             ("!", "alerts"),
             ("Tab", "table"),
         ]
-        if self._source.kind is Kind.LOCAL:
+        if self._source.kind is ViewKind.LOCAL:
             hints.append(("k", "signal"))
         return hints
 
-    def say(self, text: str, tone: Tone = Tone.WARN) -> None:
+    def show_message(self, text: str, tone: Tone = Tone.WARN) -> None:
         self._said, self._said_at = (text, tone), self._clock()
         self._draw_keys()

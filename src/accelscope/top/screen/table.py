@@ -15,7 +15,7 @@ from accelscope.top.view.frame import Entry, Pane
 from accelscope.top.view.table import (
     Column,
     Line,
-    Placed,
+    PlacedColumn,
     RenderContext,
     Span,
     Tone,
@@ -61,7 +61,7 @@ HEAD = 2  # lines above the rows: title of the pane, titles of the columns
 _WHEEL = 3  # rows
 
 
-class Table(Widget, can_focus=True):
+class ScreenTable(Widget, can_focus=True):
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
@@ -80,7 +80,7 @@ class Table(Widget, can_focus=True):
     class RowClicked(Message):
         """A click on the row that already has the cursor."""
 
-        def __init__(self, table: "Table") -> None:
+        def __init__(self, table: "ScreenTable") -> None:
             super().__init__()
             self.table = table
 
@@ -88,7 +88,7 @@ class Table(Widget, can_focus=True):
         super().__init__(id=id)
         self.pane: Pane[Any] = Pane("", "", (), (), None, "")
         self._setting = RenderContext()
-        self._placed: tuple[Placed[Any], ...] = ()
+        self._placed: tuple[PlacedColumn[Any], ...] = ()
         self._cursor = 0
         self._moved = False  # by the user
         self._top = 0

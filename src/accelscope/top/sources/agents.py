@@ -5,12 +5,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model.wire import SchemaError, drop_unknown_vendors, read_snapshot
-from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import JsonClient, Query, is_fleet
-from accelscope.top.view.model import Kind, NodeView, View
+from accelscope.top.sources.source import JsonClient, Query, is_fleet, node_view
+from accelscope.top.view.model import NodeView, View, ViewKind
 
 AGENTS_LIMIT = 200  # one thread each; use a fleet for more
 ANSWER_LIMIT = 64 << 20  # bytes; a snapshot of 64 devices and 5,000 processes has 3 MB
@@ -123,7 +121,7 @@ class AgentPoller:
 
 
 class AgentsSource:
-    kind = Kind.AGENTS
+    kind = ViewKind.AGENTS
 
     def __init__(self, endpoints: Sequence[Endpoint], *, timeout_seconds: float) -> None:
         self._timeout = timeout_seconds

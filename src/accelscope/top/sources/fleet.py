@@ -9,24 +9,22 @@ from math import isclose
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from accelscope.kube.endpoint import Endpoint
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import Endpoint, KubeError, Reason, one_line
 from accelscope.model import HealthState, OwnerKind, is_idle
-from accelscope.top.sources.from_snapshot import device_label, unread
-from accelscope.top.sources.source import JsonClient, Query, is_agent, is_fleet
-from accelscope.top.view.cells import ratio_of
+from accelscope.top.sources.source import JsonClient, Query, device_label, is_agent, is_fleet, unread
 from accelscope.top.view.model import (
     ClusterSums,
     DeviceView,
-    Kind,
     NodeSums,
     NodeView,
     Overview,
+    ProcessUse,
     ProcessView,
     Sums,
-    Use,
     View,
+    ViewKind,
 )
+from accelscope.top.view.table import ratio_of
 from accelscope.top.view.text import health_reason_text, humanize
 
 # --- typed access to the fields of a response
@@ -269,14 +267,14 @@ def _processes(found: Iterable[Row], node: str, labels: Mapping[str, str]) -> It
         )
 
 
-def _use(row: Row, node: str, labels: Mapping[str, str]) -> Use:
+def _use(row: Row, node: str, labels: Mapping[str, str]) -> ProcessUse:
     device, index, partition = (
         required_text(row, "device"),
         integer(row, "device_index"),
         text(row, "partition"),
     )
     key = f"{node} {device}"
-    return Use(
+    return ProcessUse(
         device=key,
         label=labels.get(device, "?" if index is None else str(index)),
         partition=f"{key} {partition}" if partition is not None else None,
@@ -401,7 +399,7 @@ class _CachedResponse:
 
 
 class FleetSource:
-    kind = Kind.FLEET
+    kind = ViewKind.FLEET
 
     def __init__(self, endpoint: Endpoint, *, timeout_seconds: float, page_size: int = 100) -> None:
         self.title = endpoint.url

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 
 from accelscope import __version__
 from accelscope.agent.assembly import attribution_options, make_runners
-from accelscope.agent.collector import Collector, Pace, Passes
+from accelscope.agent.collector import CollectionInterval, Collector, PassCounter
 from accelscope.agent.settings import AgentSettings
 from accelscope.attribution.attributor import Attributor
 from accelscope.model import Snapshot
 from accelscope.model.wire import snapshot_document
-from accelscope.top.sources.from_snapshot import node_view
-from accelscope.top.sources.source import Query
-from accelscope.top.view.model import Kind, NodeView, View
+from accelscope.top.sources.source import Query, node_view
+from accelscope.top.view.model import NodeView, View, ViewKind
 
 SOURCE = "this node"
 _LISTS_SECONDS = 3.0  # --once waits this long for the names of pods
@@ -22,7 +21,7 @@ _APART_SECONDS = 1.0  # between two readings, because some values are their diff
 
 
 class LocalSource:
-    kind = Kind.LOCAL
+    kind = ViewKind.LOCAL
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class LocalSource:
             self._attributor,
             node=node,
             version=__version__,
-            pace=Pace(settings.reader_timeout),  # the first read may take this long
+            pace=CollectionInterval(settings.reader_timeout),  # the first read may take this long
             changed=changed,
             publish=lambda _: None,
         )
@@ -62,14 +61,14 @@ class LocalSource:
 
     def settle(self) -> None:
         self._attributor.wait_for_first_lists(_LISTS_SECONDS)
-        passes = Passes()
+        passes = PassCounter()
         snapshot = self._collector.collect()
         while passes.needs_another(snapshot.readers, snapshot.devices):
             snapshot = self._collector.collect()
         time.sleep(_APART_SECONDS)
 
     def hurry(self, interval_seconds: float) -> None:
-        self._collector.pace = Pace(max(interval_seconds, 1.0))
+        self._collector.pace = CollectionInterval(max(interval_seconds, 1.0))
 
     def refresh(self) -> None:
         pass  # every read is a collection

@@ -4,9 +4,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accelscope.model import is_idle
-from accelscope.top.view.cells import Level, bar_cell, conditions, fill_tone, is_hot, ratio_of, spark_cell
 from accelscope.top.view.model import DeviceView, NodeView, PartitionView
-from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
+from accelscope.top.view.table import (
+    Column,
+    Level,
+    Line,
+    RenderContext,
+    Sort,
+    Span,
+    Tone,
+    bar_cell,
+    conditions,
+    fill_tone,
+    in_order,
+    is_hot,
+    ratio_of,
+    spark_cell,
+)
 from accelscope.top.view.text import (
     celsius,
     clean,

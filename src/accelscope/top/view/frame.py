@@ -6,12 +6,30 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from accelscope.top.view import devices, overview, processes
-from accelscope.top.view.cells import Level, conditions
 from accelscope.top.view.devices import TONES, DeviceRow, device_name
-from accelscope.top.view.history import ALL, node_sums, sums_of
-from accelscope.top.view.model import DeviceView, Kind, NodeView, ProcessView, Sums, View
+from accelscope.top.view.model import (
+    ALL,
+    DeviceView,
+    NodeView,
+    ProcessView,
+    Sums,
+    View,
+    ViewKind,
+    node_sums,
+    sums_of,
+)
 from accelscope.top.view.processes import ProcessRow, Tree, matches, on_devices, process_rows
-from accelscope.top.view.table import Column, Line, RenderContext, Sort, Span, Tone, in_order
+from accelscope.top.view.table import (
+    Column,
+    Level,
+    Line,
+    RenderContext,
+    Sort,
+    Span,
+    Tone,
+    conditions,
+    in_order,
+)
 from accelscope.top.view.text import (
     bar,
     celsius,
@@ -276,7 +294,7 @@ def header(view: View, alerts: Sequence[Alert], context: RenderContext, width: i
     first: Line = [Span("accelscope top", Tone.STRONG), Span(f"  {clean(_where(view), glyphs)}")]
     if len(view.nodes) == 1 and view.nodes[0].driver:
         first.append(Span(f"  {clean(view.nodes[0].driver, glyphs)}", Tone.DIM))
-    if len(view.nodes) == 1 and view.kind is not Kind.LOCAL and view.nodes[0].age_seconds is not None:
+    if len(view.nodes) == 1 and view.kind is not ViewKind.LOCAL and view.nodes[0].age_seconds is not None:
         first.append(Span(f"  {duration(view.nodes[0].age_seconds, glyphs)} old", Tone.DIM))
     clock = datetime.fromtimestamp(view.at).astimezone().strftime("%H:%M:%S")
     return [
@@ -289,11 +307,11 @@ def _where(view: View) -> str:
     if view.overview is None and len(view.nodes) == 1:
         node = view.nodes[0]
         simulated = " (simulated)" if node.simulated else ""
-        if view.kind is Kind.LOCAL:
+        if view.kind is ViewKind.LOCAL:
             return f"{node.name}"
         name = f"{node.cluster}/{node.name}" if node.cluster else node.name
         return f"{name}{simulated}  {view.title}" if name not in view.title else f"{view.title}{simulated}"
-    return f"fleet {view.title}" if view.kind is Kind.FLEET else view.title
+    return f"fleet {view.title}" if view.kind is ViewKind.FLEET else view.title
 
 
 def _totals(sums: Sums, view: View, alerts: Sequence[Alert], context: RenderContext, width: int) -> Line:

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from accelscope.top.view.cells import bar_cell, fill_tone, spark_cell
 from accelscope.top.view.model import ClusterSums, NodeSums, Sums
-from accelscope.top.view.table import Column, Line, RenderContext, Span, Tone
+from accelscope.top.view.table import Column, Line, RenderContext, Span, Tone, bar_cell, fill_tone, spark_cell
 from accelscope.top.view.text import celsius, duration, fraction, size_of, watts
 
 STALE_SECONDS = 60.0  # older values are highlighted

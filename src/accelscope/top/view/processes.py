@@ -7,10 +7,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from accelscope.model import OwnerKind
-from accelscope.top.view.cells import use_tone
 from accelscope.top.view.devices import device_name
-from accelscope.top.view.model import NodeView, ProcessView, Use
-from accelscope.top.view.table import Column, RenderContext, Sort, Span, Tone, in_order
+from accelscope.top.view.model import NodeView, ProcessUse, ProcessView
+from accelscope.top.view.table import Column, RenderContext, Sort, Span, Tone, in_order, use_tone
 from accelscope.top.view.text import duration, percent, ranges, size
 
 _TYPES = {"compute": "C", "graphics": "G", "both": "C+G"}
@@ -61,7 +60,7 @@ def owner_text(process: ProcessView) -> str | None:
     return process.owner
 
 
-def devices_label(uses: Iterable[Use]) -> str:
+def devices_label(uses: Iterable[ProcessUse]) -> str:
     labels = dict.fromkeys(use.label for use in uses)
     if all(label.isdecimal() for label in labels):
         return ranges([int(label) for label in labels])
@@ -74,7 +73,7 @@ def devices_label(uses: Iterable[Use]) -> str:
     return " ".join(f"{vendor} {ranges(numbers)}" for vendor, numbers in by_vendor.items())
 
 
-def row_of(process: ProcessView, node: str, uses: tuple[Use, ...] | None = None) -> ProcessRow:
+def row_of(process: ProcessView, node: str, uses: tuple[ProcessUse, ...] | None = None) -> ProcessRow:
     seen = process if uses is None else replace(process, uses=uses)
     return ProcessRow(
         key=process.key,
@@ -374,7 +373,7 @@ def _by_pod(processes: _Found, sort: Sort | None, folded: frozenset[str]) -> lis
 def _by_device(
     nodes: Sequence[NodeView], processes: _Found, sort: Sort | None, folded: frozenset[str]
 ) -> list[_Branch]:
-    uses: defaultdict[str, defaultdict[str, list[Use]]] = defaultdict(lambda: defaultdict(list))
+    uses: defaultdict[str, defaultdict[str, list[ProcessUse]]] = defaultdict(lambda: defaultdict(list))
     by_key = {process.key: process for process, _ in processes}
     for process, _ in processes:
         for use in process.uses:

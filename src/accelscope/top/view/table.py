@@ -5,11 +5,24 @@ A line consists of spans with a tone. The output decides how a tone looks.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from accelscope.top.view.history import History
-from accelscope.top.view.text import UNICODE, Glyphs, clean, cut, padded, width_of
+from accelscope.model import HARMLESS_THROTTLES, HOT_CELSIUS, HOT_MARGIN_CELSIUS, HealthState
+from accelscope.top.view.model import DeviceView, History
+from accelscope.top.view.text import (
+    UNICODE,
+    Glyphs,
+    bar,
+    clean,
+    cut,
+    health_reason_text,
+    humanize,
+    padded,
+    percent,
+    sparkline,
+    width_of,
+)
 
 GAP = 1  # cells between two columns
 
@@ -73,7 +86,7 @@ class Sort:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Generic[R]):
+class PlacedColumn(Generic[R]):
     column: Column[R]
     start: int
     width: int
@@ -85,7 +98,7 @@ def place(
     width: int,
     context: RenderContext,
     sort: Sort | None = None,
-) -> tuple[Placed[R], ...]:
+) -> tuple[PlacedColumn[R], ...]:
     """The columns that fit, with their positions."""
     needed = [column for column in columns if column.needed is None or column.needed(rows)]
     natural = {column.name: _natural(column, rows, context, sort) for column in needed}
@@ -100,7 +113,7 @@ def place(
         spare -= more
     placed, start = [], 0
     for column in needed:
-        placed.append(Placed(column, start, min(widths[column.name], max(0, width - start))))
+        placed.append(PlacedColumn(column, start, min(widths[column.name], max(0, width - start))))
         start += widths[column.name] + GAP
     return tuple(placed)
 
@@ -120,7 +133,7 @@ def _title(column: Column[Any], context: RenderContext, sort: Sort | None) -> st
     return column.title + (context.glyphs.descending if falls else context.glyphs.ascending)
 
 
-def title_line(placed: Sequence[Placed[R]], context: RenderContext, sort: Sort | None) -> Line:
+def title_line(placed: Sequence[PlacedColumn[R]], context: RenderContext, sort: Sort | None) -> Line:
     line: Line = []
     for at in placed:
         by_it = sort is not None and sort.column == at.column.name and at.column.sort is not None
@@ -130,7 +143,7 @@ def title_line(placed: Sequence[Placed[R]], context: RenderContext, sort: Sort |
     return line[:-1]
 
 
-def row_line(placed: Sequence[Placed[R]], row: R, context: RenderContext) -> Line:
+def row_line(placed: Sequence[PlacedColumn[R]], row: R, context: RenderContext) -> Line:
     line: Line = []
     for at in placed:
         if at.column.draw is not None:
@@ -143,7 +156,7 @@ def row_line(placed: Sequence[Placed[R]], row: R, context: RenderContext) -> Lin
     return line[:-1]
 
 
-def column_at(placed: Sequence[Placed[R]], x: int) -> Column[R] | None:
+def column_at(placed: Sequence[PlacedColumn[R]], x: int) -> Column[R] | None:
     """The column at this position."""
     for at in placed:
         if at.start <= x < at.start + at.width:
@@ -170,3 +183,106 @@ def next_sort(columns: Sequence[Column[Any]], sort: Sort | None, step: int) -> S
 
 def plain(line: Line) -> str:
     return "".join(span.text for span in line).rstrip()
+
+
+# --- cells ----------------------------------------------------------------
+# Conditions of devices, and cells that several tables use.
+
+
+FULL_RATIO = 0.95
+
+
+class Level(IntEnum):
+    FINE = 0
+    NOTE = 1
+    WARNING = 2
+    BAD = 3
+    LOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A state of a device that the user should notice. It has a word, because there may be no colours."""
+
+    word: str
+    level: Level
+    text: str | None = None  # the reason
+
+
+_HEALTH = {
+    HealthState.LOST: Condition("LOST", Level.LOST),
+    HealthState.CRITICAL: Condition("CRIT", Level.BAD),
+    HealthState.WARNING: Condition("WARN", Level.WARNING),
+}
+
+
+def is_hot(temperature: float | None, slowdown: float | None) -> bool:
+    if temperature is None:
+        return False
+    return temperature >= (slowdown - HOT_MARGIN_CELSIUS if slowdown else HOT_CELSIUS)
+
+
+def is_full(used: int | None, total: int | None) -> bool:
+    return used is not None and bool(total) and used >= FULL_RATIO * (total or 0)
+
+
+def slowed_by(device: DeviceView) -> tuple[str, ...]:
+    return tuple(reason for reason in device.throttles if reason not in HARMLESS_THROTTLES)
+
+
+def conditions(device: DeviceView) -> tuple[Condition, ...]:
+    """The worst first."""
+    found = []
+    reason = health_reason_text(device.health_reason, device.health)
+    if device.health in _HEALTH:
+        known = _HEALTH[device.health]
+        found.append(Condition(known.word, known.level, reason))
+    elif device.stale:
+        found.append(Condition("STALE", Level.WARNING, reason))
+    if is_hot(device.temperature_celsius, device.temperature_slowdown_celsius):
+        found.append(Condition("HOT", Level.BAD))
+    slow = slowed_by(device)
+    if slow:
+        found.append(Condition("SLOW", Level.WARNING, ", ".join(map(humanize, slow))))
+    if is_full(device.memory_used_bytes, device.memory_total_bytes):
+        found.append(Condition("FULL", Level.WARNING))
+    if device.unusual:
+        found.append(Condition("ANOMALY", Level.NOTE, device.unusual))
+    if device.idle_ratio:
+        found.append(Condition("IDLE", Level.NOTE))
+    if not found and device.health is HealthState.UNKNOWN:
+        found.append(Condition("?", Level.NOTE, reason))
+    return tuple(sorted(found, key=lambda condition: -condition.level)) or (Condition("ok", Level.FINE),)
+
+
+BUSY_RATIO = 0.01  # below it a device counts as idle
+
+
+def use_tone(ratio: float | None) -> Tone:
+    if ratio is None or ratio < BUSY_RATIO:
+        return Tone.DIM
+    return Tone.PLAIN
+
+
+def fill_tone(ratio: float | None) -> Tone:
+    if ratio is None:
+        return Tone.DIM
+    return Tone.WARN if ratio >= FULL_RATIO else Tone.PLAIN
+
+
+def bar_cell(ratio: float | None, width: int, context: RenderContext, tone: Tone) -> Line:
+    """A bar with its value at the right."""
+    value = percent(ratio, context.glyphs)
+    room = width - 5
+    if room < 3:
+        return [Span(value.rjust(width), tone if tone is not Tone.GOOD else Tone.PLAIN)]
+    full, rest = bar(ratio, room, context.glyphs)
+    return [Span(full, tone), Span(rest, Tone.DIM), Span(value.rjust(width - room), use_tone(ratio))]
+
+
+def spark_cell(key: str, width: int, context: RenderContext) -> Line:
+    return [Span(sparkline(context.history.of(key), width, context.glyphs), Tone.GOOD)]
+
+
+def ratio_of(used: float | None, total: float | None) -> float | None:
+    return used / total if used is not None and total else None

@@ -3,14 +3,14 @@ The ids of the other partitions are the names of their platform devices."""
 
 import re
 
-from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, Resolved, first_part
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, first_part
 from accelscope.model import Vendor
 
 _FILE = re.compile(r"(?:card|renderD)[0-9]{1,4}", re.ASCII)
 _PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,4}", re.ASCII)
 
 
-def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> Resolved:
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
     """`card0` and `renderD128` may be GPUs of other vendors, so they are resolved only with a resource name.
     Partitions are numbered over all GPUs of the node."""
     if resource is not None and _FILE.fullmatch(bare):

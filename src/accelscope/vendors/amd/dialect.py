@@ -8,8 +8,8 @@ from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
-    Missing,
+    LabelOrder,
+    MissingMetrics,
     NodeView,
     Section,
     Values,
@@ -369,7 +369,7 @@ def _job_user(view: DeviceView) -> str:
     return users.pop() if len(users) == 1 else ""
 
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("gpu_id", _gpu_id),
         Label("card_model", lambda v: v.device.part_number or v.device.model),
@@ -425,7 +425,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     return amd.prefixed(prefix) if prefix else amd
 
 
-def exporter_labels(_: Mapping[str, str]) -> Labels:
+def exporter_labels(_: Mapping[str, str]) -> LabelOrder:
     return LABELS
 
 
@@ -462,24 +462,26 @@ NOTES = (
     "not respond.",
 )
 MISSING = (
-    Missing(
+    MissingMetrics(
         "gpu_total_visible_vram, gpu_used_visible_vram, gpu_free_visible_vram, gpu_total_gtt, gpu_used_gtt, "
         "gpu_free_gtt, gpu_vram_max_bandwidth, gpu_min_clock",
         "not read",
     ),
-    Missing("pcie_rx, pcie_tx", "not read; the exporter publishes 0"),
-    Missing("pcie_bidirectional_bandwidth", "the driver's short sampling window is not read"),
-    Missing(
+    MissingMetrics("pcie_rx, pcie_tx", "not read; the exporter publishes 0"),
+    MissingMetrics("pcie_bidirectional_bandwidth", "the driver's short sampling window is not read"),
+    MissingMetrics(
         "gpu_vcn_busy_instantaneous, gpu_jpeg_busy_instantaneous, gpu_mma_activity, gpu_vcn_activity, "
         "gpu_jpeg_activity",
         "engines of single dies are not read; the three activities are deprecated",
     ),
-    Missing("gpu_process_cu_occupancy", "see `accelerator_process_utilization_ratio`"),
-    Missing(
+    MissingMetrics("gpu_process_cu_occupancy", "see `accelerator_process_utilization_ratio`"),
+    MissingMetrics(
         "gpu_xgmi_nbr_0_*, gpu_xgmi_nbr_1_*, gpu_xgmi_nbr_*_tx_thrput",
         "event counters that only AMD's library has",
     ),
-    Missing("gpu_violation_*, gpu_afid_errors", "residencies of throttle reasons and AFIDs are not read"),
-    Missing("gpu_prof_*", "profiling is off by default in the exporter"),
-    Missing("pod_uuid, kfd_process_id and pod labels", "labels that are optional in the exporter"),
+    MissingMetrics(
+        "gpu_violation_*, gpu_afid_errors", "residencies of throttle reasons and AFIDs are not read"
+    ),
+    MissingMetrics("gpu_prof_*", "profiling is off by default in the exporter"),
+    MissingMetrics("pod_uuid, kfd_process_id and pod labels", "labels that are optional in the exporter"),
 )

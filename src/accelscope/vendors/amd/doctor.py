@@ -13,7 +13,7 @@ from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI, parse_amd_smi, parse_rocm_smi
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driver_version
@@ -284,7 +284,7 @@ def rocm_smi(subject: Subject) -> Iterator[Finding]:
 
 
 def _check_tool(
-    subject: Subject, name: str, program: str, arguments: list[str], parse: Callable[[str], Parsed]
+    subject: Subject, name: str, program: str, arguments: list[str], parse: Callable[[str], ParseResult]
 ) -> Finding:
     tool = Tool(program, timeout_seconds=subject.settings.reader_timeout)
     path = tool.find()

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from accelscope.model import Device
-from accelscope.parsing import Parsed, ParseError, Rejections, without_halves
+from accelscope.parsing import ParseError, ParseResult, Rejections, without_halves
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import slot_of
-from accelscope.vendors.common.values import strange_output
+from accelscope.vendors.common.values import unrecognized_output
 
 # Indented text, which amd-smi prints without --json: a block of nested names and values for each GPU. It
 # becomes the tree of --json: names in lower case, values as text.
@@ -266,11 +266,11 @@ def no_devices_error(text: str, tool: str) -> ParseError:
     a table or CSV, the reason is that the format is not the expected one."""
     error = find_error(text)
     if error is None:
-        return strange_output(text, tool)
+        return unrecognized_output(text, tool)
     if _WARNING.search(error.text):
         printed = next((line for line in text.split("\n")[:_MOST_MESSAGE_LINES] if _is_payload(line)), None)
         if printed is not None:
-            strange = strange_output(printed, tool)
+            strange = unrecognized_output(printed, tool)
             return replace(strange, text=f"{strange.text}; preceded by: {error.text}")
     return error
 
@@ -341,7 +341,7 @@ def _entries(document: object, leave_out: str | None) -> Iterator[Tree]:
                 yield from _entries(member, leave_out)
 
 
-def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> Parsed:
+def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> ParseResult:
     """The devices of an output. If a GPU occurs several times, the last one is used."""
     rejected = Rejections()
     trees, error = gpu_trees(text, rejected)
@@ -361,7 +361,7 @@ def parse_gpus(text: str, tool: str, make_draft: Callable[[Tree], AmdDraft]) -> 
     if not drafts and error is None:
         error = no_devices_error(text, tool)
         rejected.clear()
-    return Parsed(devices=build_devices(list(drafts.values())), error=error, rejected=rejected.listed())
+    return ParseResult(devices=build_devices(list(drafts.values())), error=error, rejected=rejected.listed())
 
 
 def build_devices(drafts: list[AmdDraft]) -> tuple[Device, ...]:

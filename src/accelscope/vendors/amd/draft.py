@@ -16,7 +16,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.common.draft import DeviceDraft
 

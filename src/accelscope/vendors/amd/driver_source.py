@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.amd.drm import Card, Cards, ComputeDriver, driver_version, slot_of
 from accelscope.vendors.amd.gpu import Gpu, GpuContext, assess_health
 from accelscope.vendors.amd.processes import OpenFiles, ProcessCandidates, ProcessLister

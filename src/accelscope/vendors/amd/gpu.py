@@ -17,7 +17,7 @@ from accelscope.model import (
     Process,
     Reading,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import Card, KfdNode

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from accelscope.model import AbsenceReason, ErrorCount
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.common.files import entries, read_optional, read_text, read_whole
-from accelscope.vendors.common.values import Growth
+from accelscope.vendors.common.values import CounterTimes
 
 # Why a value is absent, by the error of reading its file.
 _REASONS = {
@@ -212,7 +212,7 @@ class ErrorCounters:
     folder: str  # of the device
     _files: tuple[str, ...] | None = None
     _known: set[tuple[str, str]] = field(default_factory=set)  # counters that were read at least once
-    _growth: Growth = field(default_factory=Growth)
+    _growth: CounterTimes = field(default_factory=CounterTimes)
     bad_pages: BadPages | None = None
 
     def take(self, draft: AmdDraft, now: float) -> tuple[ErrorCount, ...]:

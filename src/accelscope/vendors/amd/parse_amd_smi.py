@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Health, HealthState, Link, Process, pci_address
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.documents import Tree
 from accelscope.vendors.amd.draft import AmdDraft
@@ -86,7 +86,7 @@ _VIOLATION = "_violation_status"
 _XGMI_OK = ("0", "no_errors", "amdsmi_xgmi_status_no_errors")
 
 
-def parse_metric(text: str) -> Parsed:
+def parse_metric(text: str) -> ParseResult:
     return documents.parse_gpus(text, METRIC, _metric_draft)
 
 
@@ -287,7 +287,7 @@ _STATIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
 _LEVEL = re.compile(r"level[ _]([0-9]{1,3})", re.IGNORECASE | re.ASCII)
 
 
-def parse_static(text: str) -> Parsed:
+def parse_static(text: str) -> ParseResult:
     return documents.parse_gpus(text, STATIC, _static_draft)
 
 
@@ -416,7 +416,7 @@ _NO_PROCESSES = "no running processes"
 _LISTS = ("process_list", "process_info", "processes")
 
 
-def parse_process(text: str) -> Parsed:
+def parse_process(text: str) -> ParseResult:
     rejected = Rejections()
     entries, error = documents.gpu_trees(text, rejected)
     entries = [entry for entry in entries if any(key in entry for key in _LISTS)]
@@ -434,7 +434,7 @@ def parse_process(text: str) -> Parsed:
                 rejected.add(f"pid: {str(info.get('pid'))[:100]}", "not_a_process")
             else:
                 found[index, listed.process.pid] = listed
-    return Parsed(processes=with_memory(list(found.values())), error=error, rejected=rejected.listed())
+    return ParseResult(processes=with_memory(list(found.values())), error=error, rejected=rejected.listed())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from accelscope.model import Process
-from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.parse_amd_smi import ListedProcess, with_memory
@@ -76,7 +76,7 @@ _LONGEST = 2000
 _MOST_COLUMNS = 64
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParseResult:
     drafts: dict[int, AmdDraft] = {}
     listed: dict[tuple[int, int], ListedProcess] = {}
     rejected = Rejections()
@@ -99,7 +99,7 @@ def parse(text: str) -> Parsed:
     error = None if drafts or listed else documents.no_devices_error(text, TOOL)
     if error is not None and error.reason == "unrecognized" and columns:
         error = ParseError("truncated", f"{TOOL} printed a header line without readable rows")
-    return Parsed(
+    return ParseResult(
         devices=documents.build_devices(list(drafts.values())),
         processes=with_memory(list(listed.values())),
         error=error,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from accelscope.model import Process, ProcessType, pci_address
-from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import DUAL_DIE_CODES, slot_of
@@ -189,7 +189,7 @@ ROCM_JSON = "rocm-smi --json"
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)
 
 
-def parse_rocm_json(text: str) -> Parsed:
+def parse_rocm_json(text: str) -> ParseResult:
     rejected = Rejections()
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
@@ -214,12 +214,12 @@ def parse_rocm_json(text: str) -> Parsed:
         error = documents.no_devices_error(text, ROCM_JSON)
         if error.reason == "unrecognized" and rejected.listed():
             error = ParseError("truncated", f"{ROCM_JSON}: the document is truncated")
-    return Parsed(error=error, rejected=rejected.listed())
+    return ParseResult(error=error, rejected=rejected.listed())
 
 
 def _build_parsed(
     cards: Mapping[int, Mapping[str, str]], system: Mapping[str, str], rejected: Rejections
-) -> Parsed:
+) -> ParseResult:
     """`cards` are by their numbers and have normalized keys; the keys of `system` are not normalized."""
     version = next((value for key, value in system.items() if _normalize(key) == "driver version"), "")
     driver_version = None if quantities.absence(version) else quantities.driver_version(version)
@@ -233,7 +233,7 @@ def _build_parsed(
     processes, strange = _parse_processes(system)
     for line in strange:
         rejected.add(line, "not_a_process")
-    return Parsed(
+    return ParseResult(
         devices=documents.build_devices([draft for draft, _ in drafts]),
         processes=tuple(processes),
         rejected=rejected.listed(),
@@ -253,7 +253,7 @@ _LONGEST_CSV_LINE = 100_000
 _MOST_CSV_COLUMNS = 1000
 
 
-def parse_rocm_csv(text: str) -> Parsed:
+def parse_rocm_csv(text: str) -> ParseResult:
     rejected = Rejections()
     cards: dict[int, dict[str, str]] = {}
     system: dict[str, str] = {}
@@ -285,7 +285,7 @@ def parse_rocm_csv(text: str) -> Parsed:
     error = documents.no_devices_error(text, ROCM_CSV)
     if error.reason == "unrecognized" and columns:
         error = ParseError("truncated", f"{ROCM_CSV} printed a header line without readable rows")
-    return Parsed(error=error, rejected=rejected.listed())
+    return ParseResult(error=error, rejected=rejected.listed())
 
 
 # `rocm-smi` without `--json`: its table of GPUs, and that of `--showhw`.
@@ -348,7 +348,7 @@ class _Table:
         return None if words else found
 
 
-def parse_rocm_table(text: str) -> Parsed:
+def parse_rocm_table(text: str) -> ParseResult:
     drafts: dict[int, AmdDraft] = {}
     rejected = Rejections()
     current: _Table | None = None
@@ -378,9 +378,9 @@ def parse_rocm_table(text: str) -> Parsed:
         error = documents.no_devices_error(text, ROCM_TABLE)
         if error.reason == "unrecognized" and current is not None:
             error = ParseError("truncated", f"{ROCM_TABLE} printed a table header without readable rows")
-        return Parsed(error=error, rejected=rejected.listed())
+        return ParseResult(error=error, rejected=rejected.listed())
     _share_power(list(drafts.values()))
-    return Parsed(devices=documents.build_devices(list(drafts.values())), rejected=rejected.listed())
+    return ParseResult(devices=documents.build_devices(list(drafts.values())), rejected=rejected.listed())
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
     ContainerEdits,
     DeviceNode,
-    NotAvailable,
+    DeviceUnavailable,
     Roots,
     Unit,
 )
@@ -54,13 +54,13 @@ class AmdPart:
             address = each.device.pci_address or ""
             card = cards.get(address)
             if card is None:
-                raise NotAvailable(f"{address}: not in /sys/class/drm with the amdgpu driver")
+                raise DeviceUnavailable(f"{address}: not in /sys/class/drm with the amdgpu driver")
             parts = partitions.get(address.rpartition(".")[0], ())
             own = [*card.nodes, *(part.render_node for part in parts if part.render_node is not None)]
             names += [f"{_GRAPHICS}/{name}" for name in sorted(dict.fromkeys(own))]
         missing = [name for name in names if not (self._roots.dev / name).exists()]
         if missing:
-            raise NotAvailable(f"{self._roots.dev}/{missing[0]} does not exist")
+            raise DeviceUnavailable(f"{self._roots.dev}/{missing[0]} does not exist")
         return ContainerEdits(
             nodes=tuple(
                 DeviceNode(f"{self._roots.container_dev}/{name}", f"{self._roots.host_dev}/{name}")
@@ -79,7 +79,9 @@ class AmdPart:
     def _cdi_name(self, device: Device) -> str:
         name = self.cdi_name(device)
         if name is None:
-            raise NotAvailable(f"{device.pci_address}: the index of the GPU, which CDI needs, is unknown")
+            raise DeviceUnavailable(
+                f"{device.pci_address}: the index of the GPU, which CDI needs, is unknown"
+            )
         return name
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from accelscope.model import Absence, AbsenceReason, Device, Pcie, Process
-from accelscope.model.health import UNKNOWN_HEALTH
-from accelscope.parsing import Parsed
+from accelscope.model.device import UNKNOWN_HEALTH
+from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
-from accelscope.vendors.common.tool import Background, Latest, Tool, find_program
+from accelscope.vendors.common.tool import LastResult, PeriodicRunner, Tool, find_program
 
 _STATIC_EVERY = 10  # runs: names and limits of the GPUs change rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
@@ -84,7 +84,7 @@ class AmdTools:
         self._options = options
         self._amd_smi = self._tool(options.value(AMD_SMI))
         self._rocm_smi = self._tool(options.value(ROCM_SMI))
-        self._background = Background(self._run, options.tool_interval_seconds, name="amd-smi")
+        self._background = PeriodicRunner(self._run, options.tool_interval_seconds, name="amd-smi")
         self._alone = False
         self._last_report: SmiReport | None = None
         self._static: tuple[Device, ...] = ()
@@ -120,7 +120,7 @@ class AmdTools:
     def close(self) -> None:
         self._background.close()
 
-    def _no_report_error(self, latest: Latest[SmiReport]) -> ReaderError:
+    def _no_report_error(self, latest: LastResult[SmiReport]) -> ReaderError:
         """The error if there is no report although no run failed."""
         if seconds := self._options.first_answer_seconds:
             return ReaderError("tool_timeout", f"the tool returned no result within {seconds:.3g} s")
@@ -181,7 +181,7 @@ class AmdTools:
         return _make_report("rocm-smi", list(parsed.devices), parsed.processes)
 
 
-def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:
+def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], ParseResult]) -> ParseResult:
     """Raises ReaderError if the output has no values."""
     output = tool.run(arguments)
     parsed = parse(output.text)

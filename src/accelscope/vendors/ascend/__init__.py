@@ -29,7 +29,7 @@ VENDOR = VendorDeclaration(
     title="Ascend",
     order=30,
     reader="reader:open_reader",
-    sources="sources:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(
@@ -52,7 +52,7 @@ VENDOR = VendorDeclaration(
     words=("npu-smi", "npu-exporter", "davinci", "hccn", "19e5"),
     model_prefix="Huawei",
     resource_domain="huawei.com",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
     visible_devices=("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
     annotation=NodeAnnotation(
         name=NPU_METRICS,
@@ -60,8 +60,8 @@ VENDOR = VendorDeclaration(
         help="Write the state of Ascend chips to the Node annotation k8s-monitor.io/npu-metrics if --readers "
         "includes ascend. Needs permission to patch nodes.",
         member="chips",
-        entries="npu_metrics:entries",
-        device="npu_metrics_device:device_of",
+        entries="npu_exporter:entries",
+        device="draft:device_of",
     ),
     node_labels=(
         r"accelerator/huawei-npu",

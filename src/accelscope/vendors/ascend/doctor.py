@@ -14,7 +14,7 @@ from accelscope.doctor.check import Check, Finding, Subject, error, join_words, 
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI
-from accelscope.vendors.ascend.smi import library_folders
+from accelscope.vendors.ascend.details import library_folders
 from accelscope.vendors.common.contract import Paths
 from accelscope.vendors.common.files import PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import find_program

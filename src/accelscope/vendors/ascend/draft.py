@@ -1,11 +1,22 @@
 """An Ascend chip: its id, its health, and the draft that outputs of npu-smi are read into."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accelscope.model import AbsenceReason, Device, Health, HealthState, Vendor, device_id, is_masked
+from accelscope.model import (
+    AbsenceReason,
+    Device,
+    Health,
+    HealthState,
+    Vendor,
+    device_id,
+    is_masked,
+    pci_address,
+)
 from accelscope.vendors.ascend import quantities
+from accelscope.vendors.common.contract import number, text, whole
 from accelscope.vendors.common.draft import DeviceDraft
 
 # Ids of chips, from the most stable value that npu-smi prints.
@@ -95,3 +106,36 @@ class AscendDraft(DeviceDraft):
             board=self.board,
             chip=self.chip,
         )
+
+
+# --- devices of annotation entries ----------------------------------------
+# Reads entries of the annotation k8s-monitor.io/npu-metrics, which other collectors write too. Separate from
+# the writer, because the fleet imports no sink.
+
+
+_MIB = 1 << 20
+
+
+def device_of(entry: Mapping[str, object]) -> Device | None:
+    board, chip = whole(entry, "npu"), whole(entry, "chip")
+    if board is None:
+        return None
+    address = text(entry, "bus_id")
+    address = None if address is None else pci_address(address)
+    used, total = number(entry, "hbm_used"), number(entry, "hbm_total")
+    core = number(entry, "aicore")
+    return Device(
+        vendor=Vendor("ascend"),
+        id=chip_device_id(pci=address, board=board, chip=chip),
+        index=whole(entry, "phy_id"),
+        board_id=board,
+        chip_id=chip,
+        physical_id=whole(entry, "phy_id"),
+        pci_address=address,
+        health=health_of(text(entry, "health") or ""),
+        power_watts=number(entry, "power"),
+        temperature_celsius=number(entry, "temp", least=-273),
+        utilization_ratio=None if core is None else core / 100,
+        memory_used_bytes=None if used is None else round(used * _MIB),
+        memory_total_bytes=None if total is None else round(total * _MIB),
+    )

@@ -18,16 +18,17 @@ from accelscope.vendors.ascend.details import (
     DetailCollector,
     DetailQuery,
     Details,
+    NpuSmi,
+    SmiResult,
     add_board_power,
     add_details,
 )
 from accelscope.vendors.ascend.parse_info import Chip, chip_of
 from accelscope.vendors.ascend.parse_values import ERROR_KIND
 from accelscope.vendors.ascend.reader import DEVICE_FILE, has_device_files
-from accelscope.vendors.ascend.smi import NpuSmi, SmiResult
 from accelscope.vendors.common.contract import DriverAbsent, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.files import link_of, numa_node_of
-from accelscope.vendors.common.tool import Background
+from accelscope.vendors.common.tool import PeriodicRunner
 
 _MOST_CODES = 256  # of one chip
 
@@ -96,7 +97,7 @@ class DriverSource:
             timeout_seconds=min(timeout, _LONGEST_DETAIL_SECONDS),
             patience_seconds=timeout,
         )
-        self._background = Background(
+        self._background = PeriodicRunner(
             DetailCollector(background_smi, lambda: self._query, options.clock).collect,
             options.tool_interval_seconds,
             name="npu-smi-details",

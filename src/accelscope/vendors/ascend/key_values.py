@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from accelscope.parsing import ParseError
 from accelscope.vendors.ascend import quantities
-from accelscope.vendors.common.values import first_line, strange_output
+from accelscope.vendors.common.values import first_line, unrecognized_output
 
 # Messages that npu-smi prints instead of values or between them, with a reason for each. Reasons are counted
 # in metrics, and doctor has advice for each. Lines that can be ignored have no reason.
@@ -102,7 +102,7 @@ def no_values_error(text: str, tool: str) -> ParseError:
         return ParseError(message.reason, message.text)
     if _OTHER_TOOL.search(text[:_OTHER_TOOL_WITHIN]):
         return ParseError("other_tool", f"this npu-smi is for AMD NPUs, not for Ascend: {first_line(text)}")
-    return strange_output(text, tool)
+    return unrecognized_output(text, tool)
 
 
 def _reason_of_code(text: str) -> str:

@@ -1,13 +1,13 @@
-"""Dialect `npu-exporter`: the metric names of Huawei's npu-exporter for Ascend."""
+"""Formats of Huawei's collectors: dialect `npu-exporter`, annotation k8s-monitor.io/npu-metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
-    Missing,
+    LabelOrder,
+    MissingMetrics,
     NodeView,
     Section,
     gauge,
@@ -20,6 +20,7 @@ from accelscope.metrics.dialects import (
 )
 from accelscope.metrics.family import Family
 from accelscope.model import Device, EccCount, HealthState, Owner, OwnerKind, Process, Vendor
+from accelscope.sinks.documents import Entry, is_answered, numbers, without_none
 
 _MOST_ERROR_CODES = 10
 
@@ -323,7 +324,7 @@ def _die(view: DeviceView) -> str:
     return "-".join((view.device.uuid or "").split()).upper()
 
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("container_name", lambda v: v.container),
         Label("id", _id),
@@ -334,10 +335,10 @@ LABELS = Labels(
         Label("vdie_id", _die),
     )
 )
-NAME_LABELS = Labels(others=(*LABELS.without("model_name").others, Label("name", _model)))
+NAME_LABELS = LabelOrder(others=(*LABELS.without("model_name").others, Label("name", _model)))
 # In these families, pod and container are those of the process or container, not those of the chip.
 PROCESS_LABELS = LABELS.without("container_name").without("namespace").without("pod_name")
-CONTAINER_LABELS = Labels(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
+CONTAINER_LABELS = LabelOrder(others=(*PROCESS_LABELS.without("id").others, Label("npuID", _id)))
 
 
 def _cards(node: NodeView) -> int | None:
@@ -404,22 +405,22 @@ NOTES = (
     "unknown. `npu_container_info` starts with the first process of a container on the chip.",
 )
 MISSING = (
-    Missing(
+    MissingMetrics(
         "npu_chip_info_network_status, npu_chip_info_link_status, npu_chip_link_speed, npu_chip_link_up_num, "
         "npu_chip_info_bandwidth_rx, npu_chip_info_bandwidth_tx",
         "the chip's network port is not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_optical_*, npu_chip_mac_*, npu_chip_roce_*, npu_chip_info_rx_fcs_num, "
         "npu_chip_info_rx_ecn_num, npu_chip_info_sio_crc_tx_err_cnt, npu_chip_info_sio_crc_rx_err_cnt",
         "optics, MAC, RoCE and SIO counters are not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_info_hccs_statistic_info_*, npu_chip_info_hccs_bandwidth_info_*, "
         "npu_chip_info_pcie_rx_*_bw, npu_chip_info_pcie_tx_*_bw",
         "counters of the chip's links are not read",
     ),
-    Missing(
+    MissingMetrics(
         "npu_chip_info_ub_ipv4_pkt_cnt_rx, npu_chip_info_ub_ipv6_pkt_cnt_rx, "
         "npu_chip_info_unic_ipv4_pkt_cnt_rx, npu_chip_info_unic_ipv6_pkt_cnt_rx, "
         "npu_chip_info_ub_compact_pkt_cnt_rx, npu_chip_info_ub_umoc_ctph_cnt_rx, "
@@ -443,14 +444,64 @@ MISSING = (
         "npu_chip_info_core_mib_txbadoctets",
         "the ports of the 950's interconnect (UB) are not read",
     ),
-    Missing(
+    MissingMetrics(
         "machine_healthy_npu_nums, machine_unhealthy_npu_nums, machine_unknown_npu_nums",
         "later than v26.1.0; count over `npu_chip_info_health_status`",
     ),
-    Missing("npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not read"),
-    Missing(
+    MissingMetrics("npu_chip_info_hbm_ecc_enable_flag, npu_chip_info_product_type", "not read"),
+    MissingMetrics(
         "vnpu_pod_aicore_utilization, vnpu_pod_total_memory, vnpu_pod_used_memory",
         "virtual NPUs are not read",
     ),
-    Missing("npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"),
+    MissingMetrics(
+        "npu_chip_info_used_memory, npu_chip_info_total_memory of a 910", "its DDR memory is not read"
+    ),
 )
+
+
+# --- annotation of the Node -----------------------------------------------
+# The entries of the annotation k8s-monitor.io/npu-metrics, which the agent writes. Its readers decode them
+# into Go structs with integer fields: with `40.0` instead of `40` they could not read the whole document.
+
+
+_MIB = 1 << 20  # npu-smi's MB
+_UNKNOWN = "UNKNOWN"  # npu-smi's word for an unknown health
+
+
+def entries(chips: Iterable[Device]) -> Iterator[Entry]:
+    """A lost chip is left out. A chip that could not be read has an unknown health and no measurements."""
+    listed = (
+        chip for chip in chips if chip.board_id is not None and chip.health.state is not HealthState.LOST
+    )
+    return map(_entry, sorted(listed, key=lambda chip: (chip.board_id or 0, chip.chip_id or 0)))
+
+
+def _entry(chip: Device) -> Entry:
+    # Readers print it as the number of the row. For a 910B or 310P, npu-smi prints no Phy-ID, so the logic id
+    # is used instead: `Device` in the table of a 310P, and in `npu-smi info -m` for both.
+    number = chip.index if chip.physical_id is None else chip.physical_id
+    identity = without_none(
+        ("npu", chip.board_id),
+        ("chip", chip.chip_id),
+        ("phy_id", number),
+        # In upper case, as npu-smi prints it.
+        ("bus_id", chip.pci_address.upper() if chip.pci_address is not None else None),
+        ("health", _UNKNOWN if chip.stale else chip.health.vendor_word or _UNKNOWN),
+    )
+    return Entry(
+        identity,
+        numbers(
+            ("power", chip.power_watts, 1),
+            ("temp", chip.temperature_celsius, None),
+            ("aicore", _scaled(chip.utilization_ratio, 100), None),
+            ("hbm_used", _scaled(chip.memory_used_bytes, 1 / _MIB), None),
+            ("hbm_total", _scaled(chip.memory_total_bytes, 1 / _MIB), None),
+        ),
+        chip.id,
+        is_answered(chip),
+        lacks_number=number is None,
+    )
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor

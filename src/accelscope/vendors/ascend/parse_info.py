@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, chip_device_id, health_of
 from accelscope.vendors.common.values import program_name
@@ -127,7 +127,7 @@ class _Table:
     rejected: Rejections = field(default_factory=Rejections)
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParseResult:
     read = _Table()
     for line in text.lstrip("\ufeff").split("\n"):
         row = cells_of(line)
@@ -141,9 +141,9 @@ def parse(text: str) -> Parsed:
                 read.rejected.add(message.text, message.reason)
     _drop_first(read)
     if not read.chips:
-        return Parsed(error=key_values.no_values_error(text, TOOL), rejected=read.rejected.listed())
+        return ParseResult(error=key_values.no_values_error(text, TOOL), rejected=read.rejected.listed())
     devices = _devices(read)
-    return Parsed(
+    return ParseResult(
         devices=tuple(devices.values()),
         processes=tuple(_of_device(process, chip, devices) for chip, process in read.processes),
         rejected=read.rejected.listed(),

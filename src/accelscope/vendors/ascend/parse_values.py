@@ -20,11 +20,11 @@ from accelscope.model import (
     ProcessType,
     Rail,
 )
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, die_id, health_of
 from accelscope.vendors.ascend.key_values import CONTROLLERS, Block, blocks_of, chips_of, first_of, key_value
-from accelscope.vendors.common.values import program_name, strange_output
+from accelscope.vendors.common.values import program_name, unrecognized_output
 
 # Common to the parsers of `npu-smi info -t …`: a block of values becomes a chip.
 
@@ -41,10 +41,10 @@ def parse_chips(
     tool: str,
     fields: Sequence[Field],
     take_more: Callable[[AscendDraft, Block], None] = lambda _draft, _block: None,
-) -> Parsed:
+) -> ParseResult:
     """`take_more` adds values that are made from several keys. A block without known keys is ignored."""
     if _NVIDIA_LOG in text[:_LOG_BEGINS_WITHIN]:  # `nvidia-smi -q` has keys of the same names
-        return Parsed(error=strange_output(text, tool))
+        return ParseResult(error=unrecognized_output(text, tool))
     rejected = Rejections()
     drafts: list[AscendDraft] = []
     for block in chips_of(text):
@@ -60,10 +60,10 @@ def parse_chips(
         drafts.append(draft)
         rejected.extend(draft.rejected)
     if not drafts:
-        return Parsed(error=key_values.no_values_error(text, tool), rejected=rejected.listed())
+        return ParseResult(error=key_values.no_values_error(text, tool), rejected=rejected.listed())
     for message in key_values.messages_in(text):
         rejected.add(message.text, message.reason)
-    return Parsed(devices=tuple(draft.device() for draft in drafts), rejected=rejected.listed())
+    return ParseResult(devices=tuple(draft.device() for draft in drafts), rejected=rejected.listed())
 
 
 # `npu-smi info -t board -i N [-c N]`: identity of a board, or with `-c` of one of its chips.
@@ -82,7 +82,7 @@ _BOARD_FIELDS: tuple[Field, ...] = (
 )
 
 
-def parse_board(text: str) -> Parsed:
+def parse_board(text: str) -> ParseResult:
     return parse_chips(text, _BOARD, _BOARD_FIELDS)
 
 
@@ -104,7 +104,7 @@ _USAGES_FIELDS: tuple[Field, ...] = (
 _MEMORIES = ("hbm", "ddr", "memory")
 
 
-def parse_usages(text: str) -> Parsed:
+def parse_usages(text: str) -> ParseResult:
     return parse_chips(text, _USAGES, _USAGES_FIELDS, _take_usages)
 
 
@@ -161,7 +161,7 @@ _COMMON_FIELDS: tuple[Field, ...] = (
 )
 
 
-def parse_common(text: str) -> Parsed:
+def parse_common(text: str) -> ParseResult:
     parsed = parse_chips(text, _COMMON, _COMMON_FIELDS, _take_power_and_clock)
     measured: set[int | None] = set()
     devices: list[Device] = []
@@ -200,7 +200,7 @@ def _take_power_and_clock(draft: AscendDraft, block: Block) -> None:
 _MEMORY = "npu-smi info -t memory"
 
 
-def parse_memory(text: str) -> Parsed:
+def parse_memory(text: str) -> ParseResult:
     return parse_chips(text, _MEMORY, (), _take_memory_clock)
 
 
@@ -220,7 +220,7 @@ def _take_memory_clock(draft: AscendDraft, block: Block) -> None:
 _VOLT = "npu-smi info -t volt"
 
 
-def parse_volt(text: str) -> Parsed:
+def parse_volt(text: str) -> ParseResult:
     return parse_chips(text, _VOLT, (), _take_voltage)
 
 
@@ -242,7 +242,7 @@ _ECC_KEY = re.compile(
 _SEVERITY = {"single": "corrected", "double": "uncorrected"}  # ECC corrects one wrong bit in a word, not two
 
 
-def parse_ecc(text: str) -> Parsed:
+def parse_ecc(text: str) -> ParseResult:
     return parse_chips(text, _ECC, (), _take_counts)
 
 
@@ -286,7 +286,7 @@ _MOST_CODES = 256
 _INFORMATION_LIMIT = 300
 
 
-def parse_health(text: str) -> Parsed:
+def parse_health(text: str) -> ParseResult:
     return parse_chips(text, _HEALTH, (), _take_health)
 
 
@@ -323,9 +323,9 @@ _LIST = "npu-smi info -l"
 _MOST_BOARDS = 4096
 
 
-def parse_list(text: str) -> Parsed:
+def parse_list(text: str) -> ParseResult:
     """Only checks whether this is such a list: it has too little for a Device."""
-    return Parsed(error=None if boards_in(text) else key_values.no_values_error(text, _LIST))
+    return ParseResult(error=None if boards_in(text) else key_values.no_values_error(text, _LIST))
 
 
 def boards_in(text: str) -> dict[int, int]:
@@ -352,7 +352,7 @@ _LINE_LIMIT = 1000
 _COLUMN = re.compile(r"npu id|slot id|chip id|chip logic id|chip phy-id|chip name|\S+", re.IGNORECASE)
 
 
-def parse_map(text: str) -> Parsed:
+def parse_map(text: str) -> ParseResult:
     columns: tuple[str, ...] = ()
     devices: list[Device] = []
     rejected = Rejections()
@@ -369,8 +369,8 @@ def parse_map(text: str) -> Parsed:
                 devices.append(draft.device())
                 rejected.extend(draft.rejected)
     if not devices:
-        return Parsed(error=key_values.no_values_error(text, _MAP), rejected=rejected.listed())
-    return Parsed(devices=tuple(devices), rejected=rejected.listed())
+        return ParseResult(error=key_values.no_values_error(text, _MAP), rejected=rejected.listed())
+    return ParseResult(devices=tuple(devices), rejected=rejected.listed())
 
 
 def _columns(line: str) -> tuple[str, ...]:
@@ -416,7 +416,7 @@ _NONE = "no process in device"
 _MOST_PROCESSES = 100_000
 
 
-def parse_proc_mem(text: str) -> Parsed:
+def parse_proc_mem(text: str) -> ParseResult:
     """A chip without processes is listed too."""
     devices: list[Device] = []
     processes: list[Process] = []
@@ -440,8 +440,8 @@ def parse_proc_mem(text: str) -> Parsed:
             elif not line.casefold().startswith(_NONE):
                 rejected.add(_without_name(line), "not_a_row" if process is None else "too_many")
     if not devices and not processes and not _has_no_processes(text):
-        return Parsed(error=key_values.no_values_error(text, _PROC_MEM), rejected=rejected.listed())
-    return Parsed(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
+        return ParseResult(error=key_values.no_values_error(text, _PROC_MEM), rejected=rejected.listed())
+    return ParseResult(devices=tuple(devices), processes=tuple(processes), rejected=rejected.listed())
 
 
 def _without_name(line: str) -> str:

@@ -1,20 +1,22 @@
-"""Device plugin for Ascend chips. A container gets the device files of its chips and of the driver, the
+"""Ascend chips in device plugins. A container gets the device files of its chips and of the driver, the
 driver's folder, and the variable in which Ascend's runtimes expect the numbers of the chips."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, whole
 from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
     ContainerEdits,
     DeviceNode,
+    DeviceUnavailable,
     Mount,
-    NotAvailable,
     Roots,
     Unit,
     comma_separated,
 )
-from accelscope.model import Device
+from accelscope.model import Device, Vendor
 from accelscope.vendors.ascend import DRIVER_ROOT
 
 _DRIVER_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -53,7 +55,9 @@ class AscendPart:
         names = _files(chips)
         missing = self._missing(names)
         if missing is not None:
-            raise NotAvailable(f"{self._roots.dev}/{missing} does not exist: Ascend's driver is not loaded")
+            raise DeviceUnavailable(
+                f"{self._roots.dev}/{missing} does not exist: Ascend's driver is not loaded"
+            )
         paths = [DRIVER_ROOT.of(self._roots.settings), *_INSTALLED_PATHS]
         return ContainerEdits(
             nodes=tuple(
@@ -91,3 +95,16 @@ def _kind(device: Device) -> str | None:
         if model.upper().startswith(generation):
             return f"Ascend{generation}"
     return None
+
+
+# --- device ids -----------------------------------------------------------
+
+
+# Ascend910-3; for a part of a chip (vNPU): template, number of the part, chip.
+_CHIP = re.compile(r"Ascend[0-9A-Za-z]+-(?:[0-9]+c[0-9a-z.]*-[0-9]+-)?([0-9]{1,5})", re.ASCII)
+_NPU = re.compile(r"npu-([0-9]{1,5})", re.ASCII)  # the 950's, under huawei.com/npu
+
+
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
+    chip = _CHIP.fullmatch(bare) or (None if resource is None else _NPU.fullmatch(bare))
+    return UNRESOLVED if chip is None else whole(devices.by_chip(int(chip[1]), Vendor("ascend")))

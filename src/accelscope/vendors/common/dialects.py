@@ -15,7 +15,7 @@ from accelscope.metrics.dialects import (
     DeviceView,
     Dialect,
     Label,
-    Labels,
+    LabelOrder,
     Section,
     Values,
     fine_percent,
@@ -47,11 +47,11 @@ _COMPUTE_CLOCKS = ("sm", "graphics", "aicore", "npu", "ne_tensor")
 _Value = Callable[[DeviceView], str | None]
 
 
-def _labels(options: Mapping[str, str]) -> Labels:
+def _labels(options: Mapping[str, str]) -> LabelOrder:
     sources: dict[str, dict[str, _Value]] = {}
     for vendor in declarations().values():
         if vendor.exporter_labels:
-            labels: Labels = vendor.load(vendor.exporter_labels)(options)
+            labels: LabelOrder = vendor.load(vendor.exporter_labels)(options)
             sources[vendor.name] = {label.name: label.value for label in (*labels.leading, *labels.others)}
     others: dict[str, _Value] = {
         "namespace": lambda v: v.namespace,
@@ -67,7 +67,7 @@ def _labels(options: Mapping[str, str]) -> Labels:
         return value
 
     names = {name for source in (*sources.values(), others) for name in source} - _OMITTED
-    return Labels(
+    return LabelOrder(
         leading=_NATIVE,
         others=(
             Label("accelerator_id", _index, keep_empty=False),
@@ -176,7 +176,7 @@ def vgpu(_: Mapping[str, str]) -> Dialect:
         vendors=_gpu_vendors(),
         sections=(
             Section(
-                Labels(others=(Label("gpu_id", lambda v: str(v.device.index)),)),
+                LabelOrder(others=(Label("gpu_id", lambda v: str(v.device.index)),)),
                 (
                     _by_pod(
                         "pod_gpu_sm_util",

@@ -1,4 +1,4 @@
-"""Small files of the kernel, read whole. Paths are strings: joining others costs more than reading."""
+"""Small files in /sys and /proc. Paths are strings: joining Path objects costs more than reading."""
 
 import os
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from accelscope.model import Pcie
 
-_MOST_BYTES = 65536  # more than what the kernel shows of any in one read
+_MOST_BYTES = 65536  # more than the kernel returns in one read
 _MOST_LIST_BYTES = 1 << 20
 
 
 def read_text(path: str) -> str:
-    """Raises OSError. May hang: a driver asks its device for some of its files."""
+    """Raises OSError. May hang: for some files, a driver queries its device."""
     return read_bytes(path).decode(errors="replace")
 
 
@@ -26,7 +26,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_whole(path: str) -> bytes:
-    """A list that may be longer than a page, of which the kernel gives no more at each read. Raises OSError
+    """A list that may be longer than one page; the kernel returns at most a page per read. Raises OSError
     and may hang, as `read_text`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -49,18 +49,18 @@ def read_optional(path: str) -> str | None:
 
 
 def entries(folder: str) -> list[str]:
-    """Names in a folder, sorted; none where it cannot be looked into."""
+    """Sorted names in a folder; empty if it cannot be read."""
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names, and often
+        return sorted(os.listdir(folder))  # noqa: PTH208 - only names, and called often
     except OSError:
         return []
 
 
-# Devices on the PCI bus, which the kernel lists with and without a driver.
+# Devices on the PCI bus. The kernel lists them with and without a driver.
 
 DISPLAY_CLASS = 0x03  # graphics and 3D controllers; not the audio and USB functions of the same card
-PROCESSING_CLASS = 0x12  # accelerators that draw nothing
-# Transfers per second of one lane, in 10^9, and the generation of PCI Express that has them.
+PROCESSING_CLASS = 0x12  # accelerators without display
+# GT/s of one lane -> PCIe generation.
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 _SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?) GT/s", re.ASCII)
@@ -72,11 +72,11 @@ _WIDEST = 64  # 255 lanes: the device does not answer
 class PciDevice:
     address: str
     device_code: str  # as in pci.ids, such as 0x2330
-    driver: str | None  # that holds it: nvidia, nouveau, vfio-pci ...
+    driver: str | None  # that is bound to it: nvidia, nouveau, vfio-pci ...
 
 
 def pci_devices(sys: Path, vendor_code: int, *classes: int) -> tuple[PciDevice, ...] | None:
-    """None: the folder does not show the bus."""
+    """None: the folder does not contain the bus."""
     try:
         folders = sorted((sys / "bus/pci/devices").iterdir())
     except OSError:
@@ -89,7 +89,7 @@ def pci_devices(sys: Path, vendor_code: int, *classes: int) -> tuple[PciDevice, 
 
 
 def link_of(folder: str) -> Pcie | None:
-    """The link of a device, by its folder. None: nothing is told, as of one that is not behind PCIe."""
+    """The PCIe link of the device with this folder. None: not reported, or not a PCIe device."""
     link = Pcie(
         generation=_generation(f"{folder}/current_link_speed"),
         max_generation=_generation(f"{folder}/max_link_speed"),
@@ -100,7 +100,7 @@ def link_of(folder: str) -> Pcie | None:
 
 
 def numa_node_of(folder: str) -> int | None:
-    """-1, which is none, is what the kernel says of a machine that has but one."""
+    """None for -1, which the kernel reports on a machine with a single node."""
     return _whole(f"{folder}/numa_node")
 
 

@@ -1,4 +1,4 @@
-"""Running a driver's tool: no shell, a deadline, a limit on what it may print, and its whole group killed."""
+"""Runs a driver's tool: no shell, with a deadline, a limit on its output, and its process group killed."""
 
 import logging
 import os
@@ -23,24 +23,24 @@ _KILL_SECONDS = 1.0
 
 
 def find_program(program: str) -> str | None:
-    """As the shell looks a program up: by its path, or in PATH. (`shutil.which` costs half a mebibyte.)"""
+    """Find a program as a shell does: by its path, or in PATH. (`shutil.which` costs half a mebibyte.)"""
     folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in folders:
-        place = os.path.join(folder, program)  # noqa: PTH118 - a name from outside, not yet a path
-        if os.path.isfile(place) and os.access(place, os.X_OK):  # noqa: PTH113
-            return place
+        path = os.path.join(folder, program)  # noqa: PTH118 - pathlib would change the text of the setting
+        if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
+            return path
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    text: str  # standard output; what is not UTF-8 is replaced
+    text: str  # standard output; bytes that are not UTF-8 are replaced
     complaint: str  # standard error
     exit_code: int
 
 
 class Tool:
-    """One tool of this node. A run that cannot even be killed blocks further runs: never two stuck ones."""
+    """One tool of this node. A run that cannot be killed blocks further runs, so at most one is stuck."""
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class Tool:
     def run(self, arguments: Sequence[str], *, timeout_seconds: float | None = None) -> ToolOutput:
         """Raises ReaderError, with a reason that begins with `tool_`. `timeout_seconds`: less than usual."""
         if self._stuck is not None and self._stuck.poll() is None:
-            raise ReaderError("tool_stuck", f"{self._program}: an earlier run cannot be ended")
+            raise ReaderError("tool_stuck", f"{self._program}: an earlier run cannot be killed")
         self._stuck = None
         place = self.find()
         if place is None:
             raise ReaderError("tool_missing", f"{self._program} is not on this node")
-        import subprocess  # noqa: PLC0415 - a mebibyte that a node with NVML never needs
+        import subprocess  # noqa: PLC0415 - one mebibyte, not needed on a node with NVML
 
         environment = {**(os.environ if self._environment is None else self._environment), "LC_ALL": "C"}
         start = object()
-        _starting.add(start)  # before the look at `_over`: who sets that then looks who starts
+        _starting.add(start)  # before reading `_over`: the code that sets `_over` then waits for `_starting`
         try:
             if _over:
                 raise ReaderError(
@@ -96,7 +96,7 @@ class Tool:
         finally:
             exit_code = self._end(child)
         if exit_code is None or not ended:
-            raise ReaderError("tool_timeout", f"{self._program} does not end")
+            raise ReaderError("tool_timeout", f"{self._program} did not exit after closing its output")
         if exit_code < 0:
             raise ReaderError("tool_killed", f"{self._program} was ended by signal {-exit_code}")
         return ToolOutput(text.decode(errors="replace"), complaint.decode(errors="replace"), exit_code)
@@ -128,8 +128,8 @@ class Tool:
         return bytes(texts[out]), bytes(texts[err])
 
     def _end(self, child: "subprocess.Popen[bytes]") -> int | None:
-        """Kill what is left of the child's group, close the pipes, and take the exit code so that no zombie
-        stays. The group is killed before that: until then its number cannot be another's."""
+        """Close the pipes, kill the child's process group, and reap the child. The group is killed first:
+        after reaping, its number could belong to another process."""
         import subprocess  # noqa: PLC0415 - as above
 
         for pipe in (child.stdout, child.stderr):
@@ -144,20 +144,20 @@ class Tool:
             return None
 
 
-_starting: set[object] = set()  # starts under way: it is not known yet which group each will be
+_starting: set[object] = set()  # starts in progress, whose process groups are not known yet
 _running: set[int] = set()  # process groups of tools that run now
 _over = False
 
 
 def start_no_more_tools() -> None:
-    """For the end of the process: who runs several tools in turn would start the next when one is ended."""
-    global _over  # noqa: PLW0603 - of the process, as are the tools that it runs
+    """For the end of the process: code that runs several tools in turn must not start the next one."""
+    global _over  # noqa: PLW0603 - one per process, like its child processes
     _over = True
 
 
 def end_running_tools() -> None:
-    """For the end of the process: no tool outlives it. One that is just being started is waited for, though
-    not for long: a file system that hangs may hold it."""
+    """For the end of the process: kill all tools. Waits briefly for a tool that is being started; a hung file
+    system may block the start."""
     deadline = time.monotonic() + _KILL_SECONDS
     while _starting and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -171,7 +171,7 @@ def _kill_group(group: int) -> None:
 
 
 def _ended(pid: int) -> bool:
-    """Give a tool that has closed its output a moment to end, without taking its exit code yet."""
+    """Wait briefly for the exit of a tool that has closed its output, without reaping it."""
     deadline = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < deadline:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None:
@@ -180,26 +180,26 @@ def _ended(pid: int) -> bool:
     return False
 
 
-# Slow tools run in the background; a collection uses the last answer.
+# Slow tools run in the background; a collection uses the last result.
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_PERIODS_KEPT = 3  # an answer older than this many periods says nothing about now
+_PERIODS_KEPT = 3  # an older result is too old to use
 
 
 @dataclass(frozen=True, slots=True)
-class Latest(Generic[T]):
+class LastResult(Generic[T]):
     value: T | None = None
     age_seconds: float | None = None
-    failures: tuple[str, ...] = ()  # reasons of runs that failed since this was last asked
+    failures: tuple[str, ...] = ()  # reasons of runs that failed since the last call of `latest`
     failure: ReaderError | None = None  # of the last run, if that failed
 
 
-class Background(Generic[T]):
-    """Runs `source` every `period_seconds` in a thread of its own, from the first `latest()` on. With a
-    period of 0 it runs when it is asked, in the thread that asks: for tests."""
+class PeriodicRunner(Generic[T]):
+    """Runs `source` every `period_seconds` in a thread of its own, from the first call of `latest()`. With a
+    period of 0, for tests, `latest()` runs it in the caller's thread."""
 
     def __init__(
         self,
@@ -224,9 +224,9 @@ class Background(Generic[T]):
         self._failure: ReaderError | None = None
         self._internal_error: str | None = None  # that was logged last
 
-    def latest(self, until: float = 0.0) -> Latest[T]:
-        """What the last run brought, unless it is too old. Waits for nothing but the end of the first run,
-        and only once, `until` then by `time.monotonic`."""
+    def latest(self, until: float = 0.0) -> LastResult[T]:
+        """The result of the last run, unless it is too old. The first call waits for the end of the first
+        run, at most until `until` by `time.monotonic`; later calls do not wait."""
         if self._period == 0:
             self._run_once()
         elif self._is_started():
@@ -234,13 +234,13 @@ class Background(Generic[T]):
         with self._lock:
             failures, self._failures = tuple(self._failures), []
             if self._taken_at is None:
-                return Latest(failures=failures, failure=self._failure)
+                return LastResult(failures=failures, failure=self._failure)
             age = self._monotonic() - self._taken_at
             kept = self._period == 0 or age <= _PERIODS_KEPT * self._period
-            return Latest(self._value if kept else None, age, failures, self._failure)
+            return LastResult(self._value if kept else None, age, failures, self._failure)
 
     def close(self) -> None:
-        """Does not wait for a run that is under way."""
+        """Does not wait for a run in progress."""
         self._stop.set()
 
     def _is_started(self) -> bool:
@@ -251,7 +251,7 @@ class Background(Generic[T]):
         thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread to be had: whoever asks next tries again
+        except RuntimeError:  # no thread is available: the next call tries again
             self._note_failure(ReaderError("exhausted", "no thread could be started for the tool"))
             return False
         self._thread = thread
@@ -274,7 +274,7 @@ class Background(Generic[T]):
             value = self._source()
         except ReaderError as error:
             self._note_failure(error)
-        except Exception as error:  # a fault in one run must not cost those that follow
+        except Exception as error:  # an error in one run must not end the later runs
             text = f"{type(error).__name__}: {error}"
             if text != self._internal_error:
                 self._internal_error = text

@@ -1,4 +1,4 @@
-"""What all vendors' parsers and readers do with values: ranges, program names, unknown outputs and growth."""
+"""Values in all vendors' outputs: numbers, ranges, program names, unrecognised outputs, growing counters."""
 
 import re
 from collections.abc import Callable, Hashable, Mapping
@@ -19,25 +19,27 @@ def digits_and_unit(text: str) -> tuple[str, str] | None:
 
 
 def scaled(text: str, units: Mapping[str, float]) -> float | None:
-    """In the base unit, of which `units` says how many are in one of each. None: not such a number."""
+    """The number in the base unit; `units` has the factor of each unit. None: not a number with such a
+    unit."""
     parts = digits_and_unit(text)
     if parts is None or parts[1] not in units:
         return None
-    # Rounded to what can be printed, so that 912.5 mV is 0.9125 V and not 0.9125000000000001.
+    # Rounded, so that 912.5 mV is 0.9125 V and not 0.9125000000000001.
     return round(float(parts[0]) * units[parts[1]], 9)
 
 
 def between(value: float | None, low: float, high: float) -> float | None:
-    """None past the bounds: a wrapped or uninitialised register, not a measurement."""
+    """None outside the bounds: a wrapped or uninitialised register, not a measurement."""
     return value if value is not None and low <= value <= high else None
 
 
-# The name of a process from what a tool calls it.
+# The name of a process from the text that a tool prints.
 #
-# Tools take the kernel's short name, or the path of the program; some versions print the whole command line.
-# Arguments hold secrets, so a name that can not be told from its arguments is rather cut too short.
+# Tools print the kernel's short name or the path of the program; some versions print the whole command line.
+# Arguments may contain secrets, so a name that cannot be separated from its arguments is cut too short rather
+# than too long.
 
-_KERNEL_NAME = 15  # characters that the kernel keeps of a program's name; such a name may hold blanks
+_KERNEL_NAME = 15  # characters of a program's name that the kernel stores; such a name may contain spaces
 _LONGEST_NAME = 4096
 _WINDOWS_PROGRAM = re.compile(r"\.exe(?=[\s\"']|$)", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
@@ -46,22 +48,23 @@ _ENVIRONMENT = re.compile(r"(?:[A-Za-z_]\w{0,99}=\S*(?:\s+|$))+")  # `TOKEN=secr
 
 
 def program_name(text: str, absence: Callable[[str], object]) -> str | None:
-    """`absence` tells the vendor's words for none: tools in containers cannot look the process up."""
-    told = text.strip()[:_LONGEST_NAME]
-    if absence(told) is not None or "\ufffd" in told:
+    """`absence` returns a reason for the vendor's markers of a missing name: a tool in a container cannot
+    look the process up."""
+    name = text.strip()[:_LONGEST_NAME]
+    if absence(name) is not None or "\ufffd" in name:
         return None
-    if told.startswith(("/", "./", "../")):
-        return told.split(None, 1)[0].rpartition("/")[2] or None
-    if len(told) > _KERNEL_NAME:
-        return told.split(None, 1)[0]
-    return told.partition(" -")[0].strip() or None
+    if name.startswith(("/", "./", "../")):
+        return name.split(None, 1)[0].rpartition("/")[2] or None
+    if len(name) > _KERNEL_NAME:
+        return name.split(None, 1)[0]
+    return name.partition(" -")[0].strip() or None
 
 
 def program_in_title(title: str) -> str | None:
     """Base name of the program in the title of a process, which is a path or a whole command line. On Windows
-    names hold blanks and end in `.exe`; elsewhere a name ends at the first blank. Some tools cut the title
-    after 15 or 16 characters: what that leaves of `.exe` may be the end of an argument, so it makes no such
-    name."""
+    a name may contain spaces and ends in `.exe`; elsewhere it ends at the first space. Some tools cut the
+    title after 15 or 16 characters; an incomplete `.exe` is not recognised, since it may be part of an
+    argument."""
     text = title.strip().strip("\"'")[:_LONGEST_NAME]
     if before := _ENVIRONMENT.match(text):
         text = text[before.end() :]
@@ -81,36 +84,36 @@ def _base_name(path: str) -> str | None:
     return re.split(r"[/\\]", path)[-1].strip() or None
 
 
-# What to say of an output in which there is neither a value nor a message that is known.
+# The error for an output with neither values nor a known message.
 
 _LINE_LIMIT = 200
 
 
 def first_line(text: str) -> str:
-    """That is not blank; empty where all are."""
+    """The first line that is not blank; empty if there is none."""
     return next((line.strip() for line in text.split("\n") if line.strip("\ufeff \t\r")), "")[:_LINE_LIMIT]
 
 
-def strange_output(text: str, tool: str) -> ParseError:
+def unrecognized_output(text: str, tool: str) -> ParseError:
     first = first_line(text)
     if not first:
         return ParseError("empty", f"{tool} printed nothing")
     return ParseError("unrecognized", f"not the output of {tool}: {first}")
 
 
-# When counts last grew that a driver only sums up: another count than at the reading before dates it.
+# Time of the last increase of a counter, for drivers that report only the count.
 
 
-class Growth:
-    """Of the counts of one device. Of what was counted before the first reading nobody knows when it was."""
+class CounterTimes:
+    """Counters of one device. For events before the first reading the time is unknown."""
 
     def __init__(self) -> None:
         self._counts: dict[Hashable, int] = {}
         self._grew_at: dict[Hashable, float | None] = {}
 
     def last(self, counter: Hashable, count: int, now: float | None) -> float | None:
-        """Notes the count; when it last grew, as far as it was seen."""
-        # Below what it was: the driver was loaded anew, and these came since.
+        """Store the count and return the time of the last increase, if it was observed."""
+        # A lower count than before: the driver was reloaded, and these events came after that.
         if count != self._counts.setdefault(counter, count) and count > 0:
             self._grew_at[counter] = now
         self._counts[counter] = count

@@ -23,7 +23,7 @@ from accelscope.model import (
 )
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.common.files import link_of, read_text
-from accelscope.vendors.common.values import Growth
+from accelscope.vendors.common.values import CounterTimes
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
@@ -42,8 +42,8 @@ def health_of(
     errors: Iterable[ErrorCount] = (),
     throttles: Iterable[Throttle] = (),
 ) -> Health:
-    """The worst condition. `alive` is from the driver, `reported` from a tool and used if the driver has no
-    value."""
+    """The worst condition. `alive` is the driver's value; `reported` is a tool's, used without the
+    driver's."""
     if alive is False:
         return Health(
             HealthState.CRITICAL, "the driver reports that the card is not alive", reported.vendor_word
@@ -158,7 +158,7 @@ class CardMemory:
     def __init__(self) -> None:
         self.warboy_cores = WarboyCores()
         self.rngd_cores = RngdCores()
-        self._growth = Growth()
+        self._growth = CounterTimes()
 
     def errors(self, counts: dict[str, int], now: float) -> tuple[ErrorCount, ...]:
         return tuple(
@@ -178,7 +178,7 @@ class CardReader:
         self._memories: dict[str, CardMemory] = {}
 
     def identity(self, entry: Entry, attributes: Attributes) -> Device:
-        """Who the card is. Raises DeviceLost."""
+        """Identity of the card. Raises DeviceLost."""
         if not os.path.isdir(entry.folder):  # noqa: PTH112 - a string
             raise DeviceLost(f"{entry.folder} does not exist any more")
         folder = entry.folder
@@ -287,16 +287,16 @@ class CardReader:
     ) -> tuple[tuple[Core, ...], tuple[Clock, ...]]:
         folder = entry.folder
         per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs.core_clocks) or ()
-        held = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs.core_flags) or ()
+        occupied = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs.core_flags) or ()
         cores = tuple(
             Core(
                 index,
                 clock_hertz=per_core[index] if index < len(per_core) else None,
-                occupied=held[index] if index < len(held) else None,
+                occupied=occupied[index] if index < len(occupied) else None,
                 # A core that is not occupied runs nothing, and its counters may not be readable.
-                utilization_ratio=0.0 if index < len(held) and not held[index] else None,
+                utilization_ratio=0.0 if index < len(occupied) and not occupied[index] else None,
             )
-            for index in range(max(len(per_core), len(held)))
+            for index in range(max(len(per_core), len(occupied)))
         )
         free = {core.index for core in cores if core.occupied is False}
         folders = {core: path for core, path in _core_folders(entry, cores).items() if core not in free}

@@ -4,11 +4,11 @@ first years of RNGD, and of today."""
 from collections.abc import Mapping
 
 from accelscope.metrics.dialects import (
-    Changes,
+    ChangeCounter,
     DeviceView,
     Dialect,
     Label,
-    Labels,
+    LabelOrder,
     Section,
     counters,
     fine_percent,
@@ -37,7 +37,7 @@ def core_range(view: DeviceView) -> str:
 
 
 def alive(view: DeviceView) -> bool | None:
-    """Absent where nobody could tell."""
+    """None if the health is unknown."""
     state = view.device.health.state
     if view.device.stale or state in (HealthState.CRITICAL, HealthState.LOST):
         return False
@@ -60,7 +60,7 @@ _CARD_POWER = {"warboy": "PCI Total RMS PWR"}  # what the driver calls the power
 _LATER_CARD_POWER = "rms"
 _LATER_TEMPERATURES = {"PEAK": "peak", "AMBIENT": "ambient"}
 
-LABELS = Labels(
+LABELS = LabelOrder(
     others=(
         Label("arch", architecture),
         Label("core", core_range),
@@ -201,7 +201,7 @@ _REASONS = (
     "other_reason",
 )
 
-_LABELS_2025 = Labels(
+_LABELS_2025 = LabelOrder(
     others=(
         Label("arch", architecture, keep_empty=False),
         Label("container", lambda v: v.container, keep_empty=False),
@@ -233,7 +233,7 @@ def _board_temperatures() -> Family:
 
 
 def _throttling() -> Family:
-    changes = Changes(_WINDOW_SECONDS)
+    changes = ChangeCounter(_WINDOW_SECONDS)
 
     def counts(view: DeviceView) -> list[tuple[tuple[str, ...], int]]:
         states = {t.reason: t.active for t in view.device.throttles if t.reason in _REASONS}
@@ -305,10 +305,10 @@ def dialect_2025(_: Mapping[str, str]) -> Dialect:
         ),
         notes=(
             "A label without a value is left out, as there; `hostname` is the node's name.",
-            "`namespace`, `pod` and `container` name who holds the card, else the only pod whose processes "
-            "use it.",
-            "A card that several pods share has one series, not one more for each pod: sums are right. It "
-            "names no pod; `accelerator_pod_*` tell them apart.",
+            "`namespace`, `pod` and `container` name the pod to which the card is allocated, else the only "
+            "pod whose processes use it.",
+            "A card that several pods share has one series, not one per pod, so sums are right. Its pod "
+            "labels are empty; `accelerator_pod_*` have values per pod.",
             "`furiosa_npu_total_cycle_count` and `furiosa_npu_task_execution_cycle` need a driver of RNGD "
             "that has the file `metrics` for each core (2026.4).",
             "`furiosa_npu_throttling_events_count` counts what changed between two readings of the agent.",

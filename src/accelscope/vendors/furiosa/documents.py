@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import yaml
 
 from accelscope.parsing import ParseError, Rejections, without_halves
-from accelscope.vendors.common.values import strange_output
+from accelscope.vendors.common.values import unrecognized_output
 
 # Tables that furiosa-smi and furiosactl draw: `|` between cells, rules of `+---+` between rows.
 #
-# Read by the names in the header. A *block* is what stands between two rules: a device's row, or, where a
-# cell has a line per core, the several lines of one device. Rules may be missing.
+# Columns are found by the names in the header. A *block* is the lines between two rules: the row of a device,
+# or several lines of one device if a cell has a line per core. Rules may be missing.
 
 Line = dict[str, str]  # cells by the name of their column
 
@@ -24,7 +24,7 @@ _FRAME = re.compile(r"[\s|+=:_─━═┄┅┈┉╌╍┼╪╬┌┐└┘�
 _BARS = str.maketrans("│┃║┆┇┊┋╎╏", "|||||||||")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
-# Every column that some version of some sub-command has; what marks a line as a header.
+# Columns of all versions of all sub-commands; a line with them is a header.
 _NAMES = frozenset(
     {
         *("index", "arch", "device", "npu", "name", "uuid", "s_n", "firmware", "pert", "temp", "power"),
@@ -43,16 +43,16 @@ def column_name(text: str) -> str:
 
 @dataclass(slots=True)
 class Table:
-    """What was found of the tables that `wanted` knows by their columns."""
+    """Blocks of the tables that `wanted` accepts by their columns."""
 
     blocks: list[list[Line]] = field(default_factory=list)
-    found: bool = False  # a header that is wanted was there
+    found: bool = False  # there was an accepted header
 
 
 def read_table(
     text: str, wanted: Callable[[frozenset[str]], bool], rejected: Rejections, *, free_text: str = ""
 ) -> Table:
-    """`free_text` names the column whose cells may hold bars themselves."""
+    """`free_text`: the column whose cells may contain bars."""
     table = Table()
     columns: list[str] | None = None
     block: list[Line] = []
@@ -64,7 +64,7 @@ def read_table(
         if _FRAME.fullmatch(line):
             block = []
             continue
-        # A line that the output ends with, without a newline, was cut.
+        # The last line was cut if it has no newline.
         not_a_row = "truncated" if number == len(lines) and line.startswith("|") else "not_a_row"
         cells = _cells(line)
         if cells is None:
@@ -78,7 +78,7 @@ def read_table(
             block = []
             continue
         if columns is None:
-            continue  # of a table that is not asked for
+            continue  # of a table that `wanted` did not accept
         row = _row(cells, columns, free_text)
         if row is None:
             rejected.add(line, not_a_row)
@@ -90,7 +90,7 @@ def read_table(
 
 
 def filled_downwards(block: list[Line], column: str) -> Iterator[Line]:
-    """Lines of a block in which a name stands on the first line only."""
+    """The lines of a block, with the name that only the first line contains in each."""
     name = ""
     for row in block:
         name = row.get(column) or name
@@ -104,7 +104,7 @@ def _cells(line: str) -> list[str] | None:
 
 
 def _header(cells: list[str]) -> list[str] | None:
-    """Names of the columns, if half of them are known; other versions have others beside them."""
+    """Names of the columns, if at least half of them are known; other versions have further columns."""
     if len(cells) > _MOST_COLUMNS or any(len(cell) > 40 for cell in cells):
         return None
     names = [column_name(cell) for cell in cells]
@@ -201,7 +201,7 @@ def _decoded(text: str, position: int) -> tuple[dict[str, object], int] | None:
 
 
 def _unwrapped(value: dict[str, object]) -> list[dict[str, object]]:
-    """The objects of a list that stands alone within an object: `{"devices": [{...}]}`."""
+    """The objects of a list that is the only member of an object: `{"devices": [{...}]}`."""
     if len(value) == 1:
         [inner] = value.values()
         if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
@@ -219,7 +219,7 @@ def _after_blanks(text: str, position: int) -> int:
 
 
 class _TextLoader(yaml.BaseLoader):
-    """Follows no references: a small text could stand for gigabytes."""
+    """Rejects references: a small text could expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -228,9 +228,9 @@ class _TextLoader(yaml.BaseLoader):
 
 
 def read_item(text: str) -> dict[str, object] | None:
-    """None: it is not an item, or not all of it is there."""
+    """None: not an item, or incomplete."""
     try:
-        # Of all classes of loaders this one makes the least: texts, lists and dicts.
+        # The most limited class of loaders: it makes only texts, lists and dicts.
         read = yaml.load(text, Loader=_TextLoader)  # noqa: S506
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
@@ -241,13 +241,13 @@ def read_item(text: str) -> dict[str, object] | None:
 
 
 # --- messages ------------------------------------------------------------
-# What furiosa-smi and furiosactl say instead of a table or a document.
+# Messages of furiosa-smi and furiosactl instead of a table or a document.
 #
-# Told by how a line begins or by words that no row has. Each has a reason that can be counted and that names
-# a different thing to do.
+# They are recognised by the start of a line, or by words that no row contains. Each has a reason for
+# counting; different reasons need different actions.
 
 
-_LINES = 200  # a message stands at the beginning
+_LINES = 200  # a message is at the beginning
 _LINE_LIMIT = 500
 
 _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -277,7 +277,7 @@ _REASONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def reason_of(line: str) -> str | None:
-    """The reason that a line is a message for, or None if it is none."""
+    """The reason of a line that is a message, otherwise None."""
     bare = line.strip("\ufeff \t\r\n")[:_LINE_LIMIT]
     if not bare or bare[0] in "|+":
         return None
@@ -285,7 +285,7 @@ def reason_of(line: str) -> str | None:
 
 
 def error_of(text: str) -> ParseError | None:
-    """The message in an output, if there is one; the more special of several lines."""
+    """The message in an output, or None; of several messages, the most specific one."""
     found: ParseError | None = None
     for line in text[: _LINES * _LINE_LIMIT].split("\n")[:_LINES]:
         reason = reason_of(line)
@@ -296,4 +296,4 @@ def error_of(text: str) -> ParseError | None:
 
 def no_reading(text: str, tool: str) -> ParseError:
     """Why an output without a table or a document is not a reading."""
-    return error_of(text) or strange_output(text, tool)
+    return error_of(text) or unrecognized_output(text, tool)

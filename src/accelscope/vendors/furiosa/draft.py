@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from accelscope.model import AbsenceReason, Core, Device, Health, Vendor, device_id, pci_address
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
 from accelscope.vendors.common.values import between, digits_and_unit, scaled
 from accelscope.vendors.furiosa.devfiles import card_index

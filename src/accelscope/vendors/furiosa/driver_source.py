@@ -63,7 +63,7 @@ class DriverSource:
         return self._read_tool_card(key) if entry is None else self._read_card(key, entry)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """No files stay open."""
 
     def _read_card(self, key: str, entry: Entry) -> Reading:
         attributes = Attributes()
@@ -134,7 +134,7 @@ class DriverSource:
         device = tool_card.device
         now = self._clock()
         answered = device.temperature_celsius is not None or device.power_watts is not None
-        # A tool that does not print liveness has asked the card too, and it answered.
+        # The tool prints no liveness, but it read values from the card.
         alive = True if device.health.state is HealthState.UNKNOWN and answered else None
         values = {
             "health": health_of(now=now, alive=alive, reported=device.health),

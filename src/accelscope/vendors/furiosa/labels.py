@@ -1,18 +1,18 @@
-"""Labels of the Node in the forms of Furiosa's own feature discovery."""
+"""Node labels in the formats of Furiosa's feature discovery."""
 
 import re
 from collections.abc import Iterator
 
-from accelscope.sinks.features import Fact, Facts, Machine, version_parts
+from accelscope.sinks.documents import Fact, Machine, NodeFacts, version_parts
 
 _PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
 _FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
-# Furiosa's documents name driver and firmware with `npu.` before, its program writes them without: people
-# select by either.
+# Labels of driver and firmware: with `npu.` in Furiosa's documents, without it in its program. Selectors may
+# use either.
 _PREFIXES = ("", "npu.")
 
 
-def former_labels(facts: Facts, machine: Machine) -> Iterator[Fact]:
+def former_labels(facts: NodeFacts, machine: Machine) -> Iterator[Fact]:
     """Of beta.furiosa.ai."""
     yield "npu.count", str(facts.count)
     product = _product(facts)
@@ -26,7 +26,7 @@ def former_labels(facts: Facts, machine: Machine) -> Iterator[Fact]:
         yield "driver.reference", facts.driver.reference
 
 
-def labels(facts: Facts, _: Machine) -> Iterator[Fact]:
+def labels(facts: NodeFacts, _: Machine) -> Iterator[Fact]:
     """Of furiosa.ai."""
     product = _product(facts)
     yield "npu.count", str(facts.count)
@@ -42,7 +42,7 @@ def labels(facts: Facts, _: Machine) -> Iterator[Fact]:
                 yield f"{name}.prerelease", version.prerelease
 
 
-def _product(facts: Facts) -> str | None:
+def _product(facts: NodeFacts) -> str | None:
     """`warboy`, `warboyB0`, `rngd`, `rngd-s` or `rngd-max`, from the card's name in the driver or tool. The
     revision of the silicon shows a B0."""
     found = _PRODUCT.search(facts.product or "")

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from accelscope.model import AbsenceReason, Core, Health, HealthState, Process
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.furiosa import documents as messages
 from accelscope.vendors.furiosa import draft as cells
 from accelscope.vendors.furiosa.devfiles import core_file
 from accelscope.vendors.furiosa.documents import Line, filled_downwards, read_documents, read_table
 from accelscope.vendors.furiosa.draft import FuriosaDraft, text_of, with_unique_ids
 
-# Whether somebody holds a core, in the tools' words: occupied is not busy.
+# Whether a process has opened a core, in the tools' words. An occupied core need not be running.
 
 _CORE = re.compile(r"([0-9]{1,3})\s{0,4}\(([a-z ]{1,24})\)", re.IGNORECASE)
-_HELD = frozenset({"occupied", "in use", "used", "busy", "running"})
+_OCCUPIED = frozenset({"occupied", "in use", "used", "busy", "running"})
 _FREE = frozenset({"available", "ready", "idle", "free"})
 
 
@@ -24,7 +24,7 @@ def status_is_occupied(word: str) -> bool | None:
     folded = word.strip().casefold()
     if folded in _FREE:
         return False
-    return True if folded in _HELD or folded.startswith("occupied") else None
+    return True if folded in _OCCUPIED or folded.startswith("occupied") else None
 
 
 def core_occupancy(text: str) -> dict[int, bool | None]:
@@ -32,9 +32,9 @@ def core_occupancy(text: str) -> dict[int, bool | None]:
     return {int(match[1]): status_is_occupied(match[2]) for match in _CORE.finditer(text)}
 
 
-# `furiosa-smi version`: the driver's version, for where sysfs does not tell it.
+# `furiosa-smi version`: the driver's version, if sysfs does not contain it.
 #
-# Key and value stand on one line (`- device driver: 2026.1.0, 96977d5`) or, in later tools, on two.
+# Key and value are on one line (`- device driver: 2026.1.0, 96977d5`) or, in later tools, on two.
 
 _DRIVER = re.compile(r"device\s+driver\s*:?\s{1,20}([0-9][^\r\n]{0,79})", re.IGNORECASE)
 
@@ -49,7 +49,7 @@ def driver_version(text: str) -> str | None:
 _MEASURED = frozenset({"temp", "power", "pci_bdf", "firmware"})
 
 
-def parse_info(text: str, tool: str) -> Parsed:
+def parse_info(text: str, tool: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -58,7 +58,7 @@ def parse_info(text: str, tool: str) -> Parsed:
     else:
         table = read_table(text, lambda columns: bool(columns & _MEASURED), rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, tool))
+            return ParseResult(error=messages.no_reading(text, tool))
         rows = [row for block in table.blocks for row in block]
     drafts: list[FuriosaDraft] = []
     for row in rows:
@@ -70,9 +70,9 @@ def parse_info(text: str, tool: str) -> Parsed:
         else:
             rejected.add(str(dict(row)), "no_identity")
     if not drafts and rejected.listed():
-        return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, tool), rejected=rejected.listed())
     devices = with_unique_ids([draft.device() for draft in drafts])
-    return Parsed(devices=devices, rejected=rejected.listed())
+    return ParseResult(devices=devices, rejected=rejected.listed())
 
 
 # `furiosactl list [--format json|yaml]`: a card's device files, and which of its cores are occupied.
@@ -80,27 +80,27 @@ def parse_info(text: str, tool: str) -> Parsed:
 _LIST = "furiosactl list"
 
 
-def parse_list(text: str) -> Parsed:
+def parse_list(text: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     drafts: dict[str, FuriosaDraft] = {}
     documents = read_documents(text, rejected)
     if documents is not None:
         for fields in documents.objects:
-            held, files = dict(_held_cores(fields.get("cores"))), fields.get("devfiles")
+            occupancy, files = dict(_listed_cores(fields.get("cores"))), fields.get("devfiles")
             names = [text_of(name) for name in files] if isinstance(files, list) else []
-            _take(drafts, rejected, fields.get("npu", fields.get("device")), held, names)
+            _take(drafts, rejected, fields.get("npu", fields.get("device")), occupancy, names)
     else:
         table = read_table(text, _is_list, rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, _LIST))
+            return ParseResult(error=messages.no_reading(text, _LIST))
         for block in table.blocks:
             for row in filled_downwards(block, "npu"):
                 names = re.split(r"[\s,]+", row.get("devfiles", row.get("devname", "")).strip())
                 _take(drafts, rejected, row["npu"], _of_row(row, rejected), names)
     if not drafts and rejected.listed():
-        return Parsed(error=messages.no_reading(text, _LIST), rejected=rejected.listed())
-    return Parsed(devices=tuple(draft.device() for draft in drafts.values()), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, _LIST), rejected=rejected.listed())
+    return ParseResult(devices=tuple(draft.device() for draft in drafts.values()), rejected=rejected.listed())
 
 
 def _is_list(columns: frozenset[str]) -> bool:
@@ -111,7 +111,7 @@ def _take(
     drafts: dict[str, FuriosaDraft],
     rejected: Rejections,
     npu: object,
-    held: Mapping[int, bool | None],
+    occupancy: Mapping[int, bool | None],
     files: Iterable[str],
 ) -> None:
     draft = FuriosaDraft()
@@ -121,14 +121,14 @@ def _take(
         rejected.add(f"npu: {text_of(npu)}", "no_identity")
         return
     draft = drafts.setdefault(name, draft)
-    for index, occupied in held.items():
+    for index, occupied in occupancy.items():
         draft.cores[index] = Core(index, occupied=occupied)
     opening = tuple(file.name for file in map(core_file, files) if file is not None)
     if opening:
         draft.values["device_files"] = (*draft.values.get("device_files", ()), *opening)
 
 
-def _held_cores(value: object) -> Iterator[tuple[int, bool | None]]:
+def _listed_cores(value: object) -> Iterator[tuple[int, bool | None]]:
     for core in value if isinstance(value, list) else ():
         index = cells.count(text_of(core.get("idx"))) if isinstance(core, Mapping) else None
         if index is not None and index < 1000:
@@ -136,28 +136,28 @@ def _held_cores(value: object) -> Iterator[tuple[int, bool | None]]:
 
 
 def _of_row(row: Line, rejected: Rejections) -> dict[int, bool | None]:
-    held = core_occupancy(row.get("cores", ""))
-    if held or "devname" not in row:
-        return held
+    occupancy = core_occupancy(row.get("cores", ""))
+    if occupancy or "devname" not in row:
+        return occupancy
     file = core_file(row["devname"])
     if file is None:
         rejected.add(f"devname: {row['devname']}", "unreadable")
         return {}
     if len(file.cores) != 1:
-        return {}  # a fusion cannot be opened either when only one of its cores is held
+        return {}  # a fusion also cannot be opened if only one of its cores is occupied
     return {file.cores[0]: status_is_occupied(row.get("status", ""))}
 
 
-# `furiosa-smi ps` and `furiosactl ps`, table or JSON: processes with the cores that they hold.
+# `furiosa-smi ps` and `furiosactl ps`, table or JSON: processes with the cores that they have opened.
 #
-# The card is told by its name only (`npu0`), as a device file (`npu0pe0-1`) or with a range of cores
-# (`npu0:[0, 7]`); a process that holds several cards is several processes here.
+# The card is given by its name (`npu0`), a device file (`npu0pe0-1`) or a range of cores (`npu0:[0, 7]`). A
+# process on several cards has one entry per card.
 
-_HOLDS = re.compile(
+_CORE_RANGE = re.compile(
     r"npu([0-9]{1,4})\s?:\s?(?:\[\s?([0-9]{1,3})\s?(?:,|-)\s?([0-9]{1,3})\s?\]|\[?([0-9]{1,3})(?![0-9])\]?)",
     re.ASCII,
 )
-# Whole names only: the beginning of a longer one would be another card, or all cores instead of some.
+# Whole names only: the start of a longer name is another card, or all cores instead of some.
 _FILE = re.compile(r"(?:[\w/]{1,40}/)?npu[0-9]{1,4}(?:pe[0-9]{1,3}(?:-[0-9]{1,3})?)?(?![\w:-])", re.ASCII)
 _CARD_KEYS = ("npu_core", "npu", "device", "dev_name", "npu_cores", "devfile")
 _COMMAND_KEYS = ("cmd", "command", "process_name", "name")
@@ -165,7 +165,7 @@ _LONGEST_CELL = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _OpenedCores:
     card: int
     cores: tuple[int, ...]
 
@@ -173,7 +173,7 @@ class _Held:
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
-def parse_ps(text: str, tool: str) -> Parsed:
+def parse_ps(text: str, tool: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -182,7 +182,7 @@ def parse_ps(text: str, tool: str) -> Parsed:
     else:
         table = read_table(text, lambda columns: "pid" in columns, rejected, free_text="cmd")
         if not table.found:
-            return Parsed(error=messages.no_reading(text, tool))
+            return ParseResult(error=messages.no_reading(text, tool))
         rows = [row for block in table.blocks for row in block]
     found: dict[tuple[int, int], Process] = {}
     for row in rows:
@@ -198,15 +198,15 @@ def parse_ps(text: str, tool: str) -> Parsed:
                 cores=tuple(sorted(cores)),
             )
     if rows and not found:
-        return Parsed(error=messages.no_reading(text, tool), rejected=rejected.listed())
-    return Parsed(processes=tuple(found.values()), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, tool), rejected=rejected.listed())
+    return ParseResult(processes=tuple(found.values()), rejected=rejected.listed())
 
 
 def program_name(command: str) -> str | None:
-    """The program's base name: what follows are arguments, which hold secrets."""
+    """The program's base name, without arguments, which may contain secrets."""
     words = command.strip()[:4096].split()
     while words and _ASSIGNMENT.match(words[0]):
-        del words[0]  # `TOKEN=secret python3`: what it was given in its environment
+        del words[0]  # `TOKEN=secret python3`: an environment variable
     first = words[:1]
     return (first[0].rstrip("/").rpartition("/")[2] or None) if first else None
 
@@ -214,14 +214,14 @@ def program_name(command: str) -> str | None:
 def _processes(row: Mapping[str, object], rejected: Rejections) -> Iterator[Process]:
     pid = cells.count(text_of(row.get("pid")))
     where = next((text_of(row[key]) for key in _CARD_KEYS if row.get(key) not in (None, "")), "")
-    held = list(_held(where)) if pid else []
-    if not pid or not held:
-        # Without its command, which holds arguments.
+    opened = list(_opened_cores(where)) if pid else []
+    if not pid or not opened:
+        # Without the command, whose arguments may contain secrets.
         rejected.add(f"pid: {text_of(row.get('pid'))[:40]}, npu: {where[:200]}", "not_a_row")
         return
     command = next((text_of(row[key]) for key in _COMMAND_KEYS if row.get(key)), "")
     memory = next((text_of(row[key]) for key in ("memory", "memory_usage") if row.get(key)), "")
-    for one in held:
+    for one in opened:
         yield Process(
             pid=pid,
             device_index=one.card,
@@ -231,25 +231,25 @@ def _processes(row: Mapping[str, object], rejected: Rejections) -> Iterator[Proc
         )
 
 
-def _held(text: str) -> Iterator[_Held]:
+def _opened_cores(text: str) -> Iterator[_OpenedCores]:
     if len(text) > _LONGEST_CELL:
         return
-    ranges = list(_HOLDS.finditer(text))
+    ranges = list(_CORE_RANGE.finditer(text))
     for match in ranges:
         first = int(match[2] or match[4])
         last = int(match[3] or first)
         if first <= last:
-            yield _Held(int(match[1]), tuple(range(first, last + 1)))
+            yield _OpenedCores(int(match[1]), tuple(range(first, last + 1)))
     for match in () if ranges else _FILE.finditer(text):
         file = core_file(match[0])
         if file is not None:
-            yield _Held(file.index, file.cores)
+            yield _OpenedCores(file.index, file.cores)
 
 
 # `furiosa-smi status [--format json]`: liveness, memory, and each core's occupancy and utilisation.
 #
-# In the table a device has a line per core and its name on the middle one, so lines are gathered until the
-# next rule, or, where rules are missing, until a core comes again.
+# In the table a device has a line per core, with its name on the middle one. Lines are collected until the
+# next rule or, if there are no rules, until a core is repeated.
 
 _STATUS = "furiosa-smi status"
 
@@ -258,7 +258,7 @@ _MEMORY = re.compile(r"([0-9.]{1,20})\s*([a-z]{1,3})?\s*/\s*([0-9.]{1,20})\s*([a
 _MOST_CORES = 1024
 
 
-def parse_status(text: str) -> Parsed:
+def parse_status(text: str) -> ParseResult:
     rejected = Rejections()
     text = text.lstrip("\ufeff")
     documents = read_documents(text, rejected)
@@ -267,7 +267,7 @@ def parse_status(text: str) -> Parsed:
     else:
         table = read_table(text, _is_status, rejected)
         if not table.found:
-            return Parsed(error=messages.no_reading(text, _STATUS))
+            return ParseResult(error=messages.no_reading(text, _STATUS))
         drafts = [_from_lines(lines) for block in table.blocks for lines in _devices(block)]
     devices = []
     for draft in drafts:
@@ -279,12 +279,12 @@ def parse_status(text: str) -> Parsed:
                 ", ".join(map(str, draft.values.values())) or "a block without a device", "no_identity"
             )
     if not devices and rejected.listed():
-        return Parsed(error=messages.no_reading(text, _STATUS), rejected=rejected.listed())
-    return Parsed(devices=tuple(devices), rejected=rejected.listed())
+        return ParseResult(error=messages.no_reading(text, _STATUS), rejected=rejected.listed())
+    return ParseResult(devices=tuple(devices), rejected=rejected.listed())
 
 
 def liveness(word: str) -> Health:
-    """The card's health by the tool's own word."""
+    """The card's health from the tool's word."""
     bare = word.strip()[:80]
     match bare.casefold():
         case "alive" | "true" | "1":
@@ -349,9 +349,9 @@ def _from_document(fields: Mapping[str, object]) -> FuriosaDraft:
         if index is None:
             draft.reject("pe_utilizations", str(core))
             continue
-        held = core.get("pe_occupancy")
-        if isinstance(held, bool):
-            _set(draft, index, occupied=held)
+        occupied = core.get("pe_occupancy")
+        if isinstance(occupied, bool):
+            _set(draft, index, occupied=occupied)
         percent = core.get("pe_utilization", core.get("utilization"))
         if percent is not None:
             number = cells.plain_number(percent)
@@ -360,10 +360,11 @@ def _from_document(fields: Mapping[str, object]) -> FuriosaDraft:
     return draft
 
 
-def _take_common(draft: FuriosaDraft, told: Mapping[str, object]) -> None:
-    draft.take_all({name: told[name] for name in ("device", "dev_name", "arch", "index") if name in told})
-    if "liveness" in told:
-        draft.health = liveness(str(told["liveness"]))
+def _take_common(draft: FuriosaDraft, fields: Mapping[str, object]) -> None:
+    names = ("device", "dev_name", "arch", "index")
+    draft.take_all({name: fields[name] for name in names if name in fields})
+    if "liveness" in fields:
+        draft.health = liveness(str(fields["liveness"]))
 
 
 def _take_memory(draft: FuriosaDraft, text: str) -> None:

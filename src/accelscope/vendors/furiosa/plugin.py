@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
-    BadDivision,
     ContainerEdits,
     DeviceNode,
+    DeviceUnavailable,
     Division,
+    DivisionError,
     Mount,
     NamedCores,
-    NotAvailable,
     Roots,
     Unit,
     comma_separated,
@@ -46,7 +46,7 @@ def division(values: Mapping[str, str]) -> Division:
     partition_cores = _CORES_OF_PARTITION[PARTITION.of(values)]
     single = DEFAULT_PE.of(values) == "Single"
     if partition_cores and single:
-        raise BadDivision("--partition and --default-pe Single exclude each other: give one of them")
+        raise DivisionError("--partition and --default-pe Single exclude each other: give one of them")
     return Division(1 if single else partition_cores, partition_cores)
 
 
@@ -101,7 +101,9 @@ class FuriosaPlugin:
             files = self._files(card)
             own = [file for file in files.cores if _opens_only(file, each.cores)]
             if not own:
-                raise NotAvailable(f"{card.device_name}: its device files are not in {self._folder(card)}")
+                raise DeviceUnavailable(
+                    f"{card.device_name}: its device files are not in {self._folder(card)}"
+                )
             covering = _covering(own)
             names += covering
             if card.architecture == "warboy":
@@ -136,7 +138,9 @@ class FuriosaPlugin:
         if len(same) != 1:  # no uuid, or a uuid that several cards have
             same = [card for card in same or cards if _may_be_same(card, device)]
         if len(same) != 1:
-            raise NotAvailable(f"{device.uuid or device.pci_address}: the driver does not list this card now")
+            raise DeviceUnavailable(
+                f"{device.uuid or device.pci_address}: the driver does not list this card now"
+            )
         return same[0]
 
     def _folder(self, card: Device) -> str:

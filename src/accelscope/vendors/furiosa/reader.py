@@ -1,4 +1,4 @@
-"""The Furiosa reader: is there anything of Furiosa's cards on this node?"""
+"""The Furiosa reader: looks for the driver, the tools and the cards."""
 
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import DriverAbsent, LazyReader, ReaderOptions, ReaderSource

@@ -111,7 +111,7 @@ def hexadecimal_values(text: str) -> dict[str, int]:
 
 
 def core_memory(text: str) -> tuple[int, int] | None:
-    """`alloc_status` of a core: bytes in all and in use, those that it shares with other cores included."""
+    """`alloc_status` of a core: total and used bytes, including memory shared with other cores."""
     values = hexadecimal_values(text)
     try:
         total = values["dram_capacity"] + values["shared_capacity"]
@@ -156,10 +156,10 @@ def core_flags(text: str) -> tuple[bool, ...] | None:
     """`pe_occupancy`: one 0 or 1 per line and core."""
     found = []
     for word in text.replace(",", " ").split()[:_MAX_LINES]:
-        held = flag(word)
-        if held is None:
+        occupied = flag(word)
+        if occupied is None:
             return None
-        found.append(held)
+        found.append(occupied)
     return tuple(found) or None
 
 
@@ -338,9 +338,9 @@ def warboy_counters(text: str) -> Counters | None:
 
 
 def warboy_utilization(before: Counters, now: Counters) -> float | None:
-    """Share of the cycles in between in which a task ran; None: the counters were reset or stood still, or so
-    much time passed that it is not known how often they wrapped. The counters are not read at one instant,
-    so more task cycles than cycles are possible: at most 1, as the vendor's library has it."""
+    """Fraction of the cycles since `before` in which a task ran. None: the counters were reset or unchanged,
+    or so much time passed that it is not known how often they wrapped. The counters are not read at one
+    instant, so more task cycles than cycles are possible: at most 1, as the vendor's library has it."""
     cycles = now.cycles - before.cycles
     tasks = (now.task_cycles - before.task_cycles) % _32_BITS
     return min(1.0, tasks / cycles) if 0 < cycles < _32_BITS else None
@@ -348,9 +348,9 @@ def warboy_utilization(before: Counters, now: Counters) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Of one device file."""
+    """Use of one device file."""
 
-    open: bool | None  # None: nobody can tell
+    open: bool | None  # None: unknown
     counters: Counters | None = None
     ratio: float | None = None
 
@@ -397,7 +397,7 @@ def _use(folder: str, attributes: Attributes) -> Use:
 
 
 def _core(index: int, uses: Sequence[tuple[bool | None, float | None]]) -> Core:
-    """By the file of the core itself and that of the fusion, whose counters are those of all its cores."""
+    """Use by the file of the core and by that of the fusion, whose counters include all its cores."""
     opened = [use[0] for use in uses]
     ratios = [ratio for _, ratio in uses if ratio is not None]
     occupied = True if True in opened else None if None in opened else False
@@ -411,13 +411,14 @@ def _core(index: int, uses: Sequence[tuple[bool | None, float | None]]) -> Core:
 
 
 RNGD_CORES = 8
-# Of a core that is not occupied the vendor's library reads no file: it takes this size, and nothing in use.
+# For a core that is not occupied, the vendor's library reads no file and reports this size, with no memory in
+# use.
 CORE_BYTES = 6_375_342_080
 
 _UTILIZATION = "cores.utilization_ratio"
 _MEMORY = ("memory_total_bytes", "memory_used_bytes")
-# Counters that did not move for so long do not move within a sample either.
-_STANDS_STILL_SECONDS = 0.9
+# Counters that did not change for this time will not change within a sample either.
+_UNCHANGED_SECONDS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,8 +435,8 @@ def rngd_counters(text: str) -> Counters | None:
 
 
 def rngd_utilization(before: Counters, now: Counters) -> float | None:
-    """Share of the cycles in between in which a task ran; None: the counters were reset or stood still. The
-    two are not read at one instant, so the share may come out above 1: at most 1."""
+    """Fraction of the cycles since `before` in which a task ran. None: the counters were reset or unchanged.
+    They are not read at one instant, so more task cycles than cycles are possible: at most 1."""
     cycles, tasks = now.cycles - before.cycles, now.task_cycles - before.task_cycles
     return min(1.0, tasks / cycles) if cycles > 0 and tasks >= 0 else None
 
@@ -443,8 +444,8 @@ def rngd_utilization(before: Counters, now: Counters) -> float | None:
 def card_memory(
     folders: Mapping[int, str], free: Collection[int], attributes: Attributes
 ) -> tuple[int | None, int | None]:
-    """Bytes in all and in use: the sums over all cores, or None while one of them cannot be read. `folders`
-    are by core, `free` the cores that are not occupied."""
+    """Total and used bytes: sums over all cores, or None if a core cannot be read. `folders` are by core,
+    `free` the cores that are not occupied."""
     total = used = 0
     for core, folder in folders.items():
         if core in free:
@@ -460,7 +461,7 @@ def card_memory(
 def _core_memory(path: str, attributes: Attributes) -> tuple[int, int] | None:
     first, *others = _MEMORY
     text = attributes.text(path, first)
-    # Older drivers have a number there that is no size.
+    # In older drivers the file contains a number that is not a size.
     unreadable = text is None or whole(text) is not None
     memory = None if unreadable else attributes.value(path, first, core_memory)
     reason = attributes.absent.get(first, AbsenceReason.NOT_KNOWN)
@@ -483,15 +484,15 @@ class RngdCores:
         self._read_at = 0.0
 
     def read(self, folders: Mapping[int, str], now: float, attributes: Attributes) -> Mapping[int, CoreUse]:
-        """By core; without those whose counters cannot be read."""
+        """Use by core, without cores whose counters cannot be read."""
         found = self._counters(folders, attributes)
         passed = now - self._read_at
         ratios = {core: self._since_last_pass(core, counters) for core, counters in found.items()}
-        stood = passed >= _STANDS_STILL_SECONDS
+        long_enough = passed >= _UNCHANGED_SECONDS
         again = [
             core
             for core, ratio in ratios.items()
-            if ratio is None and not (stood and self._before.get(core) == found[core])
+            if ratio is None and not (long_enough and self._before.get(core) == found[core])
         ]
         if again:
             self._sleep(SAMPLE_SECONDS)
@@ -512,7 +513,7 @@ class RngdCores:
         return {core: counters for core, counters in read.items() if counters is not None}
 
     def _since_last_pass(self, core: int, counters: Counters) -> float | None:
-        """None also where the cycles stand still: an idle core counts cycles too, so nothing was measured."""
+        """None also if the cycles did not change: an idle core counts cycles too, so nothing was measured."""
         before = self._before.get(core)
         return None if before is None else rngd_utilization(before, counters)
 
@@ -574,16 +575,18 @@ class Entries:
         return next((version for version in (self._of(e).driver_version for e in entries) if version), None)
 
     def shared_uuids(self, entries: tuple[Entry, ...]) -> set[str]:
-        """Those that several cards were given."""
+        """Uuids that several cards report."""
         counts = Counter(read_optional(f"{entry.folder}/device_uuid") for entry in entries)
         return {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
 
     def _of(self, entry: Entry) -> _Static:
-        """Read once: these two files are the driver's own words, but even so not asked at every pass."""
+        """Read once, not in every collection, because these two files do not change."""
         try:
             inode = os.stat(entry.folder).st_ino  # noqa: PTH116 - a string
         except OSError:
-            return _Static(ours=True, driver_version=None)  # a dangling link: reading it will say more
+            return _Static(
+                ours=True, driver_version=None
+            )  # a dangling link: reading the card reports the error
         known = self._static.get(entry.folder)
         if known is None or known[0] != inode:
             platform = read_optional(f"{entry.folder}/platform_type")

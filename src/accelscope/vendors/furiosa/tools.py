@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 
 from accelscope.model import Absence, AbsenceReason, Core, Device, Process, Rail, Rejection, Vendor
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Tool, ToolOutput
 from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, documents
@@ -163,7 +163,7 @@ _HANGS = frozenset({"tool_timeout", "tool_stuck"})
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    parse: Callable[[str], Parsed]
+    parse: Callable[[str], ParseResult]
     forms: tuple[tuple[str, ...], ...]  # arguments, the best form first
 
 
@@ -213,12 +213,12 @@ class VendorTool:
         outputs = {name: self._run_best_form(name, started, outcome) for name in names}
         for parsed in outputs.values():
             outcome.rejected += parsed.rejected
-        state = outputs.get("status", outputs.get("list", Parsed()))
+        state = outputs.get("status", outputs.get("list", ParseResult()))
         view = view_of(
             self.family,
-            outputs.get("info", Parsed()).devices,
+            outputs.get("info", ParseResult()).devices,
             state.devices,
-            outputs.get("ps", Parsed()).processes,
+            outputs.get("ps", ParseResult()).processes,
         )
         outcome.rejected += view.rejected
         return view
@@ -230,7 +230,7 @@ class VendorTool:
             self._note(error, outcome)
             return None
 
-    def _run_best_form(self, name: str, started: float, outcome: ToolPass) -> Parsed:
+    def _run_best_form(self, name: str, started: float, outcome: ToolPass) -> ParseResult:
         command = self._commands[name]
         failure: ReaderError | None = None
         for form in range(self._forms[name], len(command.forms)):
@@ -246,9 +246,9 @@ class VendorTool:
         self._forms[name] = 0  # another version may have been installed
         if failure is not None:
             self._note(failure, outcome)
-        return Parsed()
+        return ParseResult()
 
-    def _run_form(self, name: str, form: tuple[str, ...], started: float, outcome: ToolPass) -> Parsed:
+    def _run_form(self, name: str, form: tuple[str, ...], started: float, outcome: ToolPass) -> ParseResult:
         output = self._run((name, *form), started)
         parsed = self._commands[name].parse(output.text)
         if parsed.error is None:
@@ -280,7 +280,7 @@ class VendorTool:
             outcome.warnings.append(error.reason)
         outcome.error = outcome.error or error
 
-    def _without_core_power(self, parsed: Parsed) -> Parsed:
+    def _without_core_power(self, parsed: ParseResult) -> ParseResult:
         """furiosactl before 0.10, which has no JSON, shows the power of the cores: a tenth of the card's."""
         if self.name != "furiosactl":
             return parsed

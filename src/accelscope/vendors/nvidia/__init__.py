@@ -42,7 +42,7 @@ VENDOR = VendorDeclaration(
     title="NVIDIA",
     order=10,  # the lowest: the simulated NVML uses addresses of the first PCI domain
     reader="reader:open_reader",
-    sources="sources:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(part="plugin:open_part", resource="nvidia.com/gpu"),
@@ -75,7 +75,7 @@ VENDOR = VendorDeclaration(
     ),
     lists_all_processes=True,
     resource_domain="nvidia.com",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
     visible_devices=("NVIDIA_VISIBLE_DEVICES",),
     visible_devices_folder="/var/run/nvidia-container-devices",
     indexes_job_files=True,  # the folder is that of dcgm-exporter

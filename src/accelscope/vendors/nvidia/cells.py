@@ -18,14 +18,14 @@ from accelscope.model import (
     device_id,
     pci_address,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.parsing import ParseError
 from accelscope.vendors.common.values import (
     between,
     digits_and_unit,
     program_in_title,
     scaled,
-    strange_output,
+    unrecognized_output,
 )
 
 Value = float | int | bool | str
@@ -316,7 +316,7 @@ def unknown_field(text: str) -> str | None:
 
 def missing_reading(text: str, tool: str) -> ParseError:
     """The error of an output without any row."""
-    return first_error(text) or strange_output(text, tool)
+    return first_error(text) or unrecognized_output(text, tool)
 
 
 class MessageSet:

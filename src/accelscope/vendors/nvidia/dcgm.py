@@ -18,10 +18,10 @@ from accelscope.metrics.dialects import (
     Dialect,
     DialectError,
     Label,
-    Labels,
-    Missing,
+    LabelOrder,
+    MissingMetrics,
     Section,
-    Unavailable,
+    UnavailableField,
 )
 from accelscope.metrics.family import Family, Type
 from accelscope.model import Partition, Vendor
@@ -119,7 +119,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
     counters_file = DCGM_COUNTERS.of(options)
     default, further = default_fields(), further_fields()
     families, labels = default, DEFAULT_LABELS
-    unavailable: tuple[Unavailable, ...] = ()
+    unavailable: tuple[UnavailableField, ...] = ()
     if counters_file:
         families, labels, unavailable = _select(read_counters(counters_file), (*default, *further))
     return Dialect(
@@ -139,7 +139,7 @@ def dialect(options: Mapping[str, str]) -> Dialect:
 
 def _select(
     counters: Iterable[Counter], available: Iterable[Family]
-) -> tuple[tuple[Family, ...], tuple[str, ...], tuple[Unavailable, ...]]:
+) -> tuple[tuple[Family, ...], tuple[str, ...], tuple[UnavailableField, ...]]:
     """Families and labels of a counters file, and its fields that are not available."""
     by_name = {family.name: family for family in available}
     families, labels, unavailable = [], [], []
@@ -150,10 +150,10 @@ def _select(
             families.append(replace(by_name[counter.field], type=Type(counter.type), help=counter.help))
         elif counter.field in by_name:
             reason = "a number: not available as a label"
-            unavailable.append(Unavailable(DCGM_COUNTERS.name, counter.line, counter.field, reason))
+            unavailable.append(UnavailableField(DCGM_COUNTERS.name, counter.line, counter.field, reason))
         else:
             unavailable.append(
-                Unavailable(
+                UnavailableField(
                     DCGM_COUNTERS.name, counter.line, counter.field, unavailability_reason(counter.field)
                 )
             )
@@ -183,14 +183,14 @@ def _instance_id(view: DeviceView) -> str:
     return str(view.partition.gpu_instance_id) if view.partition else ""
 
 
-def exporter_labels(options: Mapping[str, str]) -> Labels:
+def exporter_labels(options: Mapping[str, str]) -> LabelOrder:
     """The labels without a counters file."""
     return _labels(options, DEFAULT_LABELS)
 
 
-def _labels(options: Mapping[str, str], fields: Iterable[str]) -> Labels:
+def _labels(options: Mapping[str, str], fields: Iterable[str]) -> LabelOrder:
     """Labels of a counters file follow the host name, in alphabetical order."""
-    return Labels(
+    return LabelOrder(
         leading=(
             Label("gpu", _index),
             Label("UUID", lambda v: v.device.uuid),
@@ -238,37 +238,37 @@ NOTES = (
     "`DCGM_FI_DEV_FAN_SPEED`. List them in a counters file.",
 )
 MISSING = (
-    Missing("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
-    Missing(
+    MissingMetrics("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "licences of virtual GPUs are not read"),
+    MissingMetrics(
         "DCGM_FI_DEV_MEMORY_TEMP of GPUs without that sensor",
         "unknown values are omitted; dcgm-exporter publishes 0",
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_XID_ERRORS before the first XID",
         "omitted as in dcgm-exporter 4.8.2; earlier versions publish 0",
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL of GPUs without NVLink",
         "unknown values are omitted; some versions of dcgm-exporter publish 0",
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE, DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, DCGM_FI_PROF_DRAM_ACTIVE on boards "
         "before Hopper",
         "their profiling counters are only available through DCGM",
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_POWER_MGMT_LIMIT", "`DCGM_FI_DEV_ENFORCED_POWER_LIMIT` has the power limit in effect"
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_FI_DEV_*_VIOLATION", "AccelScope reads which throttle reasons are active, not for how long"
     ),
-    Missing(
+    MissingMetrics(
         "DCGM_EXP_*",
         "counts within a time window; the native families have states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
     ),
-    Missing("every other field `DCGM_FI_*`", "AccelScope does not read it"),
-    Missing(
+    MissingMetrics("every other field `DCGM_FI_*`", "AccelScope does not read it"),
+    MissingMetrics(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
         "labels that dcgm-exporter does not set by default",
     ),

@@ -24,7 +24,6 @@ from accelscope.vendors.common.contract import Paths, ReaderError
 from accelscope.vendors.common.files import PciDevice, pci_devices
 from accelscope.vendors.common.tool import Tool
 from accelscope.vendors.nvidia import NVIDIA_SMI, NVML_LIBRARY
-from accelscope.vendors.nvidia.nvml import PCI_CODES
 from accelscope.vendors.nvidia.nvml_library import (
     DEFAULT_LIBRARY,
     NOT_SUPPORTED,
@@ -34,6 +33,7 @@ from accelscope.vendors.nvidia.nvml_library import (
     load_binding,
     mapped_file,
 )
+from accelscope.vendors.nvidia.reader import PCI_CODES
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'nvrm|xid'`"
 _RESET = "`nvidia-smi --gpu-reset -i INDEX`"

@@ -12,8 +12,8 @@ from accelscope.model import (
     Snapshot,
     Vendor,
 )
-from accelscope.parsing import Parsed, ParseError
-from accelscope.vendors.common.agentless import CommandOutput, ToolReading
+from accelscope.parsing import ParseError, ParseResult
+from accelscope.vendors.common.contract import CommandOutput, ToolReading
 from accelscope.vendors.nvidia import parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
 from accelscope.vendors.nvidia.gpu import with_health, with_known_id
@@ -76,7 +76,7 @@ class NvidiaSmi:
 
     def questions(self) -> Generator[Sequence[str], CommandOutput, ToolReading]:
         devices = yield from self._query()
-        processes = (yield from self._processes()) if devices.devices else Parsed()
+        processes = (yield from self._processes()) if devices.devices else ParseResult()
         return ToolReading(devices, processes)
 
     def snapshot(
@@ -119,7 +119,7 @@ class NvidiaSmi:
             ),
         )
 
-    def _query(self) -> Generator[Sequence[str], CommandOutput, Parsed]:
+    def _query(self) -> Generator[Sequence[str], CommandOutput, ParseResult]:
         """Query the GPUs. One unknown field fails the whole query, so it is omitted from then on."""
         for _ in QUERY_FIELDS:
             output = yield (
@@ -134,7 +134,7 @@ class NvidiaSmi:
         parsed = parse_csv.parse_query_gpu(output.text, self._fields)
         return replace(parsed, error=_with_exit_code(parsed.error, output))
 
-    def _processes(self) -> Generator[Sequence[str], CommandOutput, Parsed]:
+    def _processes(self) -> Generator[Sequence[str], CommandOutput, ParseResult]:
         """Processes on the GPUs, without memory for an older tool. Without a process list the rest of the
         snapshot is still valid, and the list is marked as absent."""
         while True:

@@ -20,7 +20,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.model.health import UNKNOWN_HEALTH
+from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
 from accelscope.vendors.nvidia import cells
 

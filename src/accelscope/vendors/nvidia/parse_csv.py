@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType, pci_address
-from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import absence, is_number, parse_message, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, gpu_id, with_distinct_ids
@@ -247,7 +247,7 @@ _KNOWN_FIELDS = frozenset(
 )
 
 
-def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
+def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> ParseResult:
     """Devices of the output. `fields` are the columns of an output without a header line."""
     columns = query_columns(fields or QUERY_GPU_FIELDS, _ALIASES)
     wanted = _wanted(columns)
@@ -293,7 +293,7 @@ def parse_query_gpu(text: str, fields: Sequence[str] | None = None) -> Parsed:
     for message in messages:
         if error is None or error.text != message.text:
             rejected.add(message.text, message.reason)
-    return Parsed(
+    return ParseResult(
         devices=cells.with_messages(with_distinct_ids(devices.values()), messages),
         error=error,
         rejected=rejected.listed(),
@@ -353,7 +353,7 @@ _KNOWN_APP_FIELDS = frozenset((*COMPUTE_APPS_FIELDS, "gpu_bus_id", "gpu_serial")
 _NO_PROCESSES = "no running processes found"
 
 
-def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed:
+def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> ParseResult:
     """Compute processes, each with the id of its device. `fields` are the columns of an output without a
     header line."""
     columns = query_columns(fields or COMPUTE_APPS_FIELDS, _APP_ALIASES)
@@ -366,7 +366,7 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed
             continue
         header = parse_header(line, _KNOWN_APP_FIELDS, _APP_ALIASES, columns)
         if header is not None and not _lists_running_processes(header):
-            return Parsed(
+            return ParseResult(
                 error=ParseError(
                     "unrecognized", f"not the header of {COMPUTE_APPS}: {line.strip()[:_LINE_LIMIT]}"
                 )
@@ -393,8 +393,8 @@ def parse_compute_apps(text: str, fields: Sequence[str] | None = None) -> Parsed
             recognised = True
             processes.append(process)
     if not recognised:
-        return Parsed(error=_missing_apps(text, columns, error), rejected=rejected.listed())
-    return Parsed(processes=tuple(processes), rejected=rejected.listed())
+        return ParseResult(error=_missing_apps(text, columns, error), rejected=rejected.listed())
+    return ParseResult(processes=tuple(processes), rejected=rejected.listed())
 
 
 def _lists_running_processes(columns: Columns) -> bool:

@@ -1,4 +1,4 @@
-"""Outputs of nvidia-smi for people: `-L`, `--version`, `pmon` and the table without options."""
+"""Outputs of nvidia-smi without a machine format: `-L`, `--version`, `pmon`, the table without options."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from accelscope.model import (
     is_masked,
     pci_address,
 )
-from accelscope.parsing import Parsed, Rejections
+from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import NvidiaDraft
@@ -30,7 +30,7 @@ _MIG = re.compile(r"\s*MIG\s+(\S{1,64})\s+Device\s+(\d{1,4}):\s*\(UUID:\s*([^\s)
 _OLD_MIG_UUID = re.compile(r"MIG-GPU-.{1,100}/(\d{1,4})/(\d{1,4})", re.ASCII)  # before R470: /<gi>/<ci>
 
 
-def parse_list(text: str) -> Parsed:
+def parse_list(text: str) -> ParseResult:
     drafts: list[NvidiaDraft] = []
     messages = cells.MessageSet()
     rejected = Rejections()
@@ -51,15 +51,15 @@ def parse_list(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
     devices = cells.with_messages((draft.device() for draft in drafts), messages)
     if not drafts:
-        return Parsed(devices=devices, error=cells.missing_reading(text, LIST))
+        return ParseResult(devices=devices, error=cells.missing_reading(text, LIST))
     for draft in drafts:
         rejected.extend(draft.rejected)
     for message in messages:
         rejected.add(message.text, message.reason)
-    return Parsed(devices=devices, rejected=rejected.listed())
+    return ParseResult(devices=devices, rejected=rejected.listed())
 
 
-def join_partitions(measured: Parsed, listed: Parsed) -> Parsed:
+def join_partitions(measured: ParseResult, listed: ParseResult) -> ParseResult:
     """Add the uuids and profiles of MIG devices, which only `-L` prints, to another output.
 
     Devices are matched by uuid, and their MIG devices by `Device n` of the list and `<index>` of the XML. A
@@ -139,7 +139,7 @@ _VERSION_NAMES = {
 }
 
 
-def parse_version(text: str) -> Parsed:
+def parse_version(text: str) -> ParseResult:
     found: dict[str, str] = {}
     rejected = Rejections()
     others = 0
@@ -155,9 +155,9 @@ def parse_version(text: str) -> Parsed:
         elif cells.absence(match[2]) is None:
             rejected.add(line, "unreadable")
     if not found or others > len(found):  # another output that contains versions, such as `-q`
-        return Parsed(error=cells.missing_reading(text, VERSION))
+        return ParseResult(error=cells.missing_reading(text, VERSION))
     versions = {place: found[name] for name, place in reversed(_VERSION_NAMES.items()) if name in found}
-    return Parsed(versions=tuple(sorted(versions.items())), rejected=rejected.listed())
+    return ParseResult(versions=tuple(sorted(versions.items())), rejected=rejected.listed())
 
 
 # pmon [-s u|m|um] -c N [-o DT]: processes on devices, in columns named by a header
@@ -195,7 +195,7 @@ class _Sample:
             self.processes[row.device, row.process.pid] = row.process
 
 
-def parse_pmon(text: str) -> Parsed:
+def parse_pmon(text: str) -> ParseResult:
     """Processes of the last complete sample, each with the index of its device."""
     columns: list[str] | None = None
     previous, current = _Sample(), _Sample()
@@ -228,10 +228,10 @@ def parse_pmon(text: str) -> Parsed:
             previous, current = current, _Sample()
         current.add(row)
     if columns is None:
-        return Parsed(error=cells.missing_reading(text, PMON))
+        return ParseResult(error=cells.missing_reading(text, PMON))
     complete = not truncated and current.devices >= previous.devices
     chosen = current if complete or not previous.devices else previous
-    return Parsed(processes=tuple(chosen.processes.values()), rejected=rejected.listed())
+    return ParseResult(processes=tuple(chosen.processes.values()), rejected=rejected.listed())
 
 
 def _header(line: str) -> list[str] | None:
@@ -338,7 +338,7 @@ class _Table:
     processes: list[tuple[int, Process]] = field(default_factory=list)  # with the GPU's index
 
 
-def parse_table(text: str) -> Parsed:
+def parse_table(text: str) -> ParseResult:
     table = _Table()
     messages = cells.MessageSet()
     rejected = Rejections()
@@ -357,10 +357,12 @@ def parse_table(text: str) -> Parsed:
             rejected.add(line, "not_a_row")
     devices = cells.with_messages(_devices(table, rejected), messages)
     if not table.drafts:
-        return Parsed(devices=devices, error=cells.missing_reading(text, TABLE), rejected=rejected.listed())
+        return ParseResult(
+            devices=devices, error=cells.missing_reading(text, TABLE), rejected=rejected.listed()
+        )
     for message in messages:
         rejected.add(message.text, message.reason)
-    return Parsed(devices, tuple(_with_devices(table.processes, devices)), rejected=rejected.listed())
+    return ParseResult(devices, tuple(_with_devices(table.processes, devices)), rejected=rejected.listed())
 
 
 def _take(table: _Table, line: str, rejected: Rejections) -> bool:

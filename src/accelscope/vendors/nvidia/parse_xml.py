@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
-from accelscope.parsing import Parsed, ParseError, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, limit_by_margin
@@ -22,7 +22,7 @@ _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-class BrokenXml(Exception):
+class XmlError(Exception):
     """The document is not well-formed, truncated, too deep or too large."""
 
     def __init__(self, reason: str, text: str, root: Element | None) -> None:
@@ -41,7 +41,7 @@ def find_log(text: str) -> str | None:
 
 
 def parse_tree(log: str) -> Element:
-    """The log element. Raises BrokenXml."""
+    """The log element. Raises XmlError."""
     cleaned = _NOT_IN_XML.sub("\ufffd", _STRAY_AMPERSAND.sub("&amp;", log))
     target = _BoundedTree()
     parser = ElementTree.XMLParser(target=target)  # noqa: S314 - no document type reaches it: no entities
@@ -51,15 +51,15 @@ def parse_tree(log: str) -> Element:
     except ElementTree.ParseError as error:
         truncated = not log.rstrip().endswith(_CLOSE)
         reason = "truncated" if truncated else "bad_xml"
-        raise BrokenXml(
+        raise XmlError(
             reason, f"{'truncated' if truncated else 'invalid'} XML: {error}", target.root
         ) from None
     except _TooLarge:
-        raise BrokenXml(
+        raise XmlError(
             "too_large", "the XML is deeper or larger than any output of nvidia-smi", None
         ) from None
     if target.root is None:
-        raise BrokenXml("bad_xml", "the XML has no element", None)
+        raise XmlError("bad_xml", "the XML has no element", None)
     return target.root
 
 
@@ -210,19 +210,19 @@ _PATHS: tuple[tuple[str, str, cells.CellReader], ...] = (
 )
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParseResult:
     log = find_log(text)
     if log is None:
         lost = cells.with_messages((), cells.MessageSet(cells.parse_messages(text)))
-        return Parsed(devices=lost, error=cells.missing_reading(text, TOOL))
+        return ParseResult(devices=lost, error=cells.missing_reading(text, TOOL))
     messages = cells.MessageSet(cells.parse_messages(text.replace(log, "")))  # outside the log
     broken: ParseError | None = None
     try:
         root = parse_tree(log)
-    except BrokenXml as error:
+    except XmlError as error:
         broken = ParseError(error.reason, str(error))
         if error.root is None:
-            return Parsed(error=broken)
+            return ParseResult(error=broken)
         root = error.root
     rejected = Rejections()
     devices: list[Device] = []
@@ -241,8 +241,10 @@ def parse(text: str) -> Parsed:
             rejected.add(broken.text, broken.reason)
         for message in messages:
             rejected.add(message.text, message.reason)
-        return Parsed(cells.with_messages(devices, messages), tuple(processes), rejected=rejected.listed())
-    return Parsed(error=broken or ParseError("no_devices", "the log contains no GPU"))
+        return ParseResult(
+            cells.with_messages(devices, messages), tuple(processes), rejected=rejected.listed()
+        )
+    return ParseResult(error=broken or ParseError("no_devices", "the log contains no GPU"))
 
 
 def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> NvidiaDraft:

@@ -20,7 +20,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing import Parsed
+from accelscope.parsing import ParseResult
 from accelscope.vendors.common.contract import DeviceLost, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.files import numa_node_of
 from accelscope.vendors.common.tool import Tool, ToolOutput
@@ -134,7 +134,7 @@ class SmiSource:
             raise DeviceLost(reading.device.health.reason or LOST_TEXT)
         return reading
 
-    def _query(self) -> tuple[Parsed, ToolOutput]:
+    def _query(self) -> tuple[ParseResult, ToolOutput]:
         fields = self._fields if self._fields is not None else self._wanted_fields()
         for _ in range(_MAX_UNKNOWN_FIELDS):
             output = self._run([f"--query-gpu={','.join(fields)}", "--format=csv"])
@@ -147,7 +147,7 @@ class SmiSource:
         if parsed.error is not None and not parsed.devices:
             self._fields = None
             if parsed.error.reason == "no_devices":
-                return Parsed(), replace(output, exit_code=0)  # the driver works and has no devices
+                return ParseResult(), replace(output, exit_code=0)  # the driver works and has no devices
             raise ReaderError(parsed.error.reason, f"nvidia-smi: {parsed.error.text}")
         return parsed, output
 
@@ -239,14 +239,14 @@ class SmiSource:
         return self._tool.run(arguments, timeout_seconds=max(left, _SHORTEST_RUN_SECONDS))
 
     def _run_and_parse(
-        self, arguments: list[str], parse: Callable[[str], Parsed], warnings: list[str]
-    ) -> Parsed:
+        self, arguments: list[str], parse: Callable[[str], ParseResult], warnings: list[str]
+    ) -> ParseResult:
         """Output of a further run. If the run fails, nothing and a warning."""
         try:
             output = self._run(arguments, share=0.5)
         except ReaderError as error:
             warnings.append(error.reason)
-            return Parsed()
+            return ParseResult()
         parsed = parse(output.text)
         if parsed.error is not None and parsed.error.reason != "not_supported":
             warnings.append(parsed.error.reason)

@@ -10,9 +10,15 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.section import read_devices
-from accelscope.simulate.spec import MemoryPool, VendorSpec
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
+from accelscope.simulate.spec import MemoryPool, VendorSpec, read_devices
+from accelscope.simulate.vendor import (
+    InstalledPart,
+    SimulatedHost,
+    SimulatedVendor,
+    SimulationTime,
+    Tool,
+    ToolAnswer,
+)
 from accelscope.simulate.workload import DeviceLoad, PowerDraw
 
 _IDLE_WATTS, _SPAN_WATTS = 20.0, 80.0
@@ -40,7 +46,7 @@ class AcmeReading:
 
 
 class AcmeDriver:
-    def __init__(self, spec: AcmeSpec, site: Site) -> None:
+    def __init__(self, spec: AcmeSpec, site: SimulatedHost) -> None:
         self._spec, self._site = spec, site
         self._tool = Tool(name="acme-smi", errors={"no_driver": ToolAnswer(text="error: no driver\n")})
 
@@ -48,7 +54,7 @@ class AcmeDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return (self._tool.installed,)
 
-    def readings(self, instant: Instant) -> tuple[AcmeReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[AcmeReading, ...]:
         return tuple(self._reading(slot, instant.at) for slot in range(self._spec.device_count))
 
     def _reading(self, slot: int, at: float) -> AcmeReading:
@@ -65,7 +71,7 @@ class AcmeDriver:
     def _uuid(self, slot: int) -> str:
         return f"ACME-{identity.uuid(self._site.seed, 'acme', slot)}"
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         cards = self.readings(instant)
         rows = [self._row(slot, card) for slot, card in enumerate(cards)]
         head = "# driver 4.5.6\n"

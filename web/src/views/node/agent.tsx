@@ -1,5 +1,5 @@
 // State of a node's agent: readers, attribution sources and sinks.
-import type { AgentState, Counted, NodeDetail } from "../../api/types";
+import type { AgentState, NodeDetail, ReasonCount } from "../../api/types";
 import { bytes, count, duration, shortDuration } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
@@ -130,11 +130,11 @@ function Up({ up, reason }: { up: boolean; reason: string | null }) {
   return up ? <Health state="ok" /> : <Health state="critical" reason={reason ?? "no response"} showReason />;
 }
 
-function counted(of: readonly Counted[]): string {
+function counted(of: readonly ReasonCount[]): string {
   return of.length === 0 ? "none" : of.map((one) => `${words(one.reason)} ${count(one.count)}`).join(", ");
 }
 
-function withAbandoned(errors: readonly Counted[], abandoned: number): string {
+function withAbandoned(errors: readonly ReasonCount[], abandoned: number): string {
   const calls = abandoned > 0 ? [{ reason: "hung calls", count: abandoned }] : [];
   return counted([...errors, ...calls]);
 }

@@ -40,7 +40,7 @@ from accelscope.fleet.sources.prometheus.store import (
 )
 from accelscope.fleet.sources.round import LoopThrottle, RefreshRound
 from accelscope.fleet.sources.snapshots import AgentSnapshot, make_report, merge_agents
-from accelscope.kube.errors import KubeError, Reason, one_line
+from accelscope.kube.endpoint import KubeError, Reason, one_line
 from accelscope.metrics.catalogue import INFO_LABELS
 
 # Few queries, each for all families with the same labels.

@@ -14,7 +14,7 @@ from accelscope.fleet.clusters import AddressAccess, PrometheusEntry
 from accelscope.fleet.sources.prometheus import families
 from accelscope.fleet.sources.round import LoopThrottle
 from accelscope.fleet.sources.snapshots import TEXT_LIMIT, truncate
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 
 # Characters with a meaning in regular expressions (RE2).
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")

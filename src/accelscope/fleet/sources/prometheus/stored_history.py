@@ -28,7 +28,7 @@ from accelscope.fleet.sources.prometheus.store import (
     target_key,
 )
 from accelscope.fleet.sources.round import LoopThrottle
-from accelscope.kube.errors import KubeError, Reason
+from accelscope.kube.endpoint import KubeError, Reason
 
 DEVICE = (*TARGET_LABELS, "device")  # labels that identify a device
 _ON_DEVICE = f"on ({', '.join(DEVICE)})"

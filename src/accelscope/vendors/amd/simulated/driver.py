@@ -5,7 +5,14 @@ from collections.abc import Hashable, Iterator
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
+from accelscope.simulate.vendor import (
+    InstalledPart,
+    SimulatedHost,
+    SimulatedVendor,
+    SimulationTime,
+    Tool,
+    ToolAnswer,
+)
 from accelscope.vendors.amd.simulated import kernel_files, tools
 from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
 from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
@@ -49,7 +56,7 @@ _BMC_DISPLAY = "0x1a03"  # vendor id of ASPEED, whose chips drive the display of
 
 
 class AmdDriver:
-    def __init__(self, spec: AmdSpec, site: Site) -> None:
+    def __init__(self, spec: AmdSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._gpus = gpus_of(spec, site)
         self._dynamics = tuple(
@@ -64,7 +71,7 @@ class AmdDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return tuple(tool.installed for tool in self._tools)
 
-    def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._dynamics):
             own = instant.faults.of_device(slot)
@@ -79,7 +86,7 @@ class AmdDriver:
         name = gpu.platform_devices[instance - 1].name if instance else gpu.address
         return PluginDevice("amd.com/gpu", name, gpu.numa_node)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         listed = tuple(reading for reading in self.readings(instant) if reading.index is not None)
         loaded = all(fault.kind is not FaultKind.DRIVER_NOT_LOADED for fault in instant.active)
         yield "sys/class/drm/version", "drm 1.1.0 20060810\n"

@@ -11,7 +11,7 @@ from functools import cached_property
 from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.spec import numa_node
-from accelscope.simulate.vendor import Site
+from accelscope.simulate.vendor import SimulatedHost
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
 from accelscope.vendors.amd.simulated.spec import AmdDeviceSpec, AmdSpec, Card, Family
 
@@ -136,7 +136,7 @@ class Gpu:
         return int(self.address.split(":")[0], 16)
 
 
-def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
+def gpus_of(spec: AmdSpec, site: SimulatedHost) -> tuple[Gpu, ...]:
     has_bmc_display = any(device.card.family is Family.INSTINCT for device in spec.devices)
     gpus: list[Gpu] = []
     node, minor, card, platform_device = 1, _FIRST_RENDER_NODE, int(has_bmc_display), 0

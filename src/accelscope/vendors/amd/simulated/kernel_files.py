@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from accelscope.simulate.faults import FaultKind
-from accelscope.simulate.folder import Blocking, Content, Folder, Link
+from accelscope.simulate.folder import BlockingFile, Content, Folder, Link
 from accelscope.vendors.amd.simulated.gpu import Gpu, GpuReading, PartReading, PlatformDevice, ProcessReading
 from accelscope.vendors.amd.simulated.spec import Family
 
@@ -106,7 +106,7 @@ def _measured_files(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[
         if unreadable and not name.endswith("_label"):
             yield name, Folder()
         elif name == _HANGING and reading.fault == FaultKind.HANG:
-            yield name, Blocking()
+            yield name, BlockingFile()
         else:
             yield name, text
 

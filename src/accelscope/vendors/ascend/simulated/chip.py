@@ -6,7 +6,7 @@ from functools import cached_property
 
 from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.spec import between, hex_id, numa_node, whole
-from accelscope.simulate.vendor import Site
+from accelscope.simulate.vendor import SimulatedHost
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
 from accelscope.vendors.ascend.simulated.spec import AscendSpec, ChipModel, ChipSpec
 
@@ -56,7 +56,7 @@ class Chip:
         return self.number == 0
 
 
-def chips_of(spec: AscendSpec, site: Site) -> tuple[Chip, ...]:
+def chips_of(spec: AscendSpec, site: SimulatedHost) -> tuple[Chip, ...]:
     count = len(spec.devices)
     chips = []
     for place, slots in enumerate(spec.boards):

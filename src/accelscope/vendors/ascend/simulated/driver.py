@@ -6,7 +6,7 @@ from dataclasses import replace
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Link
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import InstalledPart, SimulatedHost, SimulatedVendor, SimulationTime
 from accelscope.vendors.ascend.simulated import npu_smi
 from accelscope.vendors.ascend.simulated.chip import Chip, ChipDynamics, ChipReading, chips_of
 from accelscope.vendors.ascend.simulated.npu_smi import ERRORS
@@ -19,7 +19,7 @@ _DEVICE_FILES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 
 
 class AscendDriver:
-    def __init__(self, spec: AscendSpec, site: Site) -> None:
+    def __init__(self, spec: AscendSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._chips = tuple(ChipDynamics(chip, site.placements) for chip in chips_of(spec, site))
         self._tool = npu_smi.tool(spec)
@@ -28,7 +28,7 @@ class AscendDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return (self._tool.installed,)
 
-    def readings(self, instant: Instant) -> tuple[ChipReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[ChipReading, ...]:
         result: list[ChipReading] = []
         listed = 0
         for chip in self._chips:
@@ -44,7 +44,7 @@ class AscendDriver:
         kind = _plugin_name(chip.model.name)
         return PluginDevice(f"huawei.com/{kind}", plugin_device_name(chip), chip.numa_node)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         kinds = {fault.kind for fault in instant.active}
         loaded = FaultKind.DRIVER_NOT_LOADED not in kinds

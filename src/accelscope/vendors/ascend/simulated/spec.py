@@ -7,8 +7,7 @@ from enum import Enum
 
 from accelscope.config.document import Section
 from accelscope.config.values import BOOLEAN, Choice, Decimal, Text, WholeNumber
-from accelscope.simulate.section import read_devices, read_tool_cost
-from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec, read_devices, read_tool_cost
 
 # The numbers in the models are plausible, but not measured.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from accelscope.simulate import spec as identity
 from accelscope.simulate import spec as pci
 from accelscope.simulate.faults import Fault, FaultKind, lasted
-from accelscope.simulate.vendor import Site
+from accelscope.simulate.vendor import SimulatedHost
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw, uptime_at_start
 from accelscope.vendors.furiosa.simulated.spec import CardModel, Family, FuriosaSpec
 
@@ -84,7 +84,7 @@ _ERRORS = (
 
 
 class CardDynamics:
-    def __init__(self, spec: FuriosaSpec, site: Site, slot: int) -> None:
+    def __init__(self, spec: FuriosaSpec, site: SimulatedHost, slot: int) -> None:
         self._slot, self._seed = slot, site.seed
         self._spec = spec.devices[slot]
         self._model = model = self._spec.model

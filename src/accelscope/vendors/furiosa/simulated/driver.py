@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import InstalledPart, SimulatedHost, SimulatedVendor, SimulationTime
 from accelscope.vendors.furiosa.simulated import kernel, tools
 from accelscope.vendors.furiosa.simulated.card import CardDynamics, CardReading
 from accelscope.vendors.furiosa.simulated.spec import (
@@ -23,7 +23,7 @@ _GIGABYTES_PER_CORE = 6  # of an RNGD that is cut
 
 
 class FuriosaDriver:
-    def __init__(self, spec: FuriosaSpec, site: Site) -> None:
+    def __init__(self, spec: FuriosaSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._cards = tuple(CardDynamics(spec, site, slot) for slot in range(len(spec.devices)))
         self._smi = None if spec.furiosa_smi is SmiVersion.NONE else (tools.smi_tool(spec), tools.Smi(spec))
@@ -33,7 +33,7 @@ class FuriosaDriver:
     def native_parts(self) -> tuple[InstalledPart, ...]:
         return tuple(tool[0].installed for tool in (self._smi, self._ctl) if tool is not None)
 
-    def readings(self, instant: Instant) -> tuple[CardReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[CardReading, ...]:
         """Each family counts its cards by itself; those after one that vanished move up."""
         result: list[CardReading] = []
         next_index = dict.fromkeys(Family, 0)
@@ -57,7 +57,7 @@ class FuriosaDriver:
         span = f"{cores[0]}" if len(cores) == 1 else f"{cores[0]}-{cores[-1]}"
         return PluginDevice(resource, f"{card.uuid}_cores_{span}", card.numa_node)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         cards = self.readings(instant)
         kinds = {fault.kind for fault in instant.active}
         loaded = FaultKind.DRIVER_NOT_LOADED not in kinds

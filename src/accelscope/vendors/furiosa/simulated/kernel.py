@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from accelscope.simulate.folder import Blocking, Content, Folder, Link
+from accelscope.simulate.folder import BlockingFile, Content, Folder, Link
 from accelscope.vendors.furiosa.simulated.card import CardReading
 from accelscope.vendors.furiosa.simulated.spec import Family, FuriosaSpec, Versions
 
@@ -145,7 +145,7 @@ def _attributes(card: CardReading, versions: Versions) -> Mapping[str, Content]:
         )
     files: dict[str, Content] = {name: f"{text}\n" for name, text in texts.items()}
     if card.hangs:  # what the firmware must be asked for
-        files |= dict.fromkeys((state, "atr_error", "heartbeat"), Blocking())
+        files |= dict.fromkeys((state, "atr_error", "heartbeat"), BlockingFile())
     return files
 
 

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 from accelscope.config.document import Section
 from accelscope.config.values import BOOLEAN, LINE, Choice, Decimal, WholeNumber
-from accelscope.simulate.section import read_devices, read_tool_cost
-from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec, read_devices, read_tool_cost
 
 # --- models ------------------------------------------------------------
 # The cards that can be simulated, as data.

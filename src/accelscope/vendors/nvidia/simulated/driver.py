@@ -5,11 +5,18 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from accelscope.simulate.compiler import NativePart
 from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content
 from accelscope.simulate.pods import PluginDevice
-from accelscope.simulate.vendor import CommandOutput, DriverPod, InstalledPart, Instant, SimulatedVendor, Site
+from accelscope.simulate.vendor import (
+    CommandOutput,
+    DriverPod,
+    InstalledPart,
+    NativePart,
+    SimulatedHost,
+    SimulatedVendor,
+    SimulationTime,
+)
 from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
 from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
 from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
@@ -34,12 +41,12 @@ class NvidiaDriver:
         InstalledPart(TOOL, "bin/nvidia-smi", FaultKind.TOOL_MISSING),
     )
 
-    def __init__(self, spec: NvidiaSpec, site: Site) -> None:
+    def __init__(self, spec: NvidiaSpec, site: SimulatedHost) -> None:
         self._spec = spec
         self._cards = create_gpus(spec, site.seed)
         self._gpus = tuple(GpuDynamics(gpu, site.placements) for gpu in self._cards)
 
-    def readings(self, instant: Instant) -> tuple[GpuReading, ...]:
+    def readings(self, instant: SimulationTime) -> tuple[GpuReading, ...]:
         result, index = [], 0
         for slot, gpu in enumerate(self._gpus):
             faults = instant.faults.of_device(slot)
@@ -48,7 +55,7 @@ class NvidiaDriver:
             index += not vanished
         return tuple(result)
 
-    def files(self, instant: Instant) -> Iterator[tuple[str, Content]]:
+    def files(self, instant: SimulationTime) -> Iterator[tuple[str, Content]]:
         readings = self.readings(instant)
         active = instant.active
         if not any(fault.kind is FaultKind.DRIVER_NOT_LOADED for fault in active):

@@ -6,8 +6,15 @@ from dataclasses import dataclass, replace
 
 from accelscope.config.document import Section
 from accelscope.config.values import BOOLEAN, LINE, TEXT, Choice, Decimal, Text, WholeNumber, shown
-from accelscope.simulate.section import DescriptionError, read_devices, read_tool_cost
-from accelscope.simulate.spec import FREE, MemoryPool, ToolCost, VendorSpec
+from accelscope.simulate.spec import (
+    FREE,
+    DescriptionError,
+    MemoryPool,
+    ToolCost,
+    VendorSpec,
+    read_devices,
+    read_tool_cost,
+)
 
 # MIG profiles and devices
 #
