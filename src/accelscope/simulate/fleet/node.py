@@ -7,12 +7,13 @@ node runs an agent of its own on a simulated node with that fault, which continu
 
 Five faults are applied to the snapshot instead (`AgentFaults`, `in_schema`):
 
-- reader_hang: the session runs on simulated time, but the agent's deadlines take real time, 2 s for each
-NVIDIA device and 8 s for every reading of npu-smi. Requests to the simulated API server would wait for them.
+- reader_hang: the session runs on simulated time, but the agent's deadlines take real time, up to 8 s for
+  every reading of a tool. Requests to the simulated API server would wait for them.
 - source_down: the agent's watches run in threads on the machine's clock. They report an outage after their
-backoff, a second or more of real time, while simulated time may be minutes further. - reader_garbage: no
-simulated driver returns an unreadable value for a single field. - sink_down: the session runs the agent
-without its sinks. - agent_schema: the agent writes one version of the schema.
+  backoff, a second or more of real time, while simulated time may be minutes further.
+- reader_garbage: no simulated driver returns an unreadable value for a single field.
+- sink_down: the session runs the agent without its sinks.
+- agent_schema: the agent writes one version of the schema.
 """
 
 import json
