@@ -45,7 +45,7 @@ from accelscope.model import (
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind, active_fault
 from accelscope.simulate.fleet.recording import Frame, Recording, Template, counters, raised, tag_of
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.spec import NodeSpec, Pauses
@@ -86,7 +86,7 @@ class AgentFaults:
         return tuple(fault for fault in self.faults if fault.kind == kind and fault.begin <= self.at)
 
     def active(self, kind: FleetFaultKind) -> FleetFault | None:
-        return next((fault for fault in self.of_kind(kind) if fault.active(self.at)), None)
+        return active_fault(self.faults, kind, self.at)
 
     def readings(self, kind: FleetFaultKind) -> int:
         """The number of readings during faults of that kind, as a counter."""
@@ -409,7 +409,7 @@ class FleetNode:
             self._own_from = self.tick(at)
 
     def active_fault(self, kind: FleetFaultKind, at: float) -> FleetFault | None:
-        return next((fault for fault in self.faults if fault.kind == kind and fault.active(at)), None)
+        return active_fault(self.faults, kind, at)
 
     def close(self) -> None:
         with self._lock:
