@@ -406,9 +406,9 @@ export interface DeviceRow {
   partitions: number;
   /** Such as `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
-  /** Current PCIe generation. */
+  /** PCIe generation now. */
   pcie_generation: number | null;
-  /** Current number of PCIe lanes. */
+  /** Lanes in use now. */
   pcie_width: number | null;
   /** Power limit that is enforced now. */
   power_limit_watts: number | null;
@@ -543,9 +543,9 @@ export interface Gpu {
   memory_used_mb: number | null;
   /** Name of the product. */
   name: string | null;
-  /** Current PCIe generation. */
+  /** PCIe generation now. */
   pcie_generation: number | null;
-  /** Current number of PCIe lanes. */
+  /** Lanes in use now. */
   pcie_link_width: number | null;
   /** Power drawn. */
   power_draw_watts: number | null;
@@ -855,7 +855,7 @@ export interface NodeDetail {
 export interface NodeRow {
   /** Time since the data was read. */
   age_seconds: number | null;
-  /** Version of the agent that read the node; null: not read by an agent. */
+  /** Version of AccelScope. Null: not read by an agent. */
   agent_version: string | null;
   /** Id of the cluster. */
   cluster: string;
@@ -889,7 +889,7 @@ export interface NodeRow {
   source: string | null;
   /** `fresh`, `stale`, `incompatible` or `unread`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number | null;
   /** Highest temperature of its devices. */
   temperature_max_celsius: number | null;
@@ -1103,7 +1103,7 @@ export interface PodRow {
   source: string;
   /** `fresh` or `stale`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number;
   /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
@@ -1186,7 +1186,7 @@ export interface ProcessRow {
   started_at: number | null;
   /** `fresh` or `stale`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number;
   /** `compute`, `graphics` or `both`. */
   type: string | null;
