@@ -1,11 +1,11 @@
 """The agent and the agent of another checkout by turns on the same node: RSS and CPU, now and then."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from bench.certificate import self_signed
 from bench.children import AGENT, Workshop
-from bench.contracts import Outcome
+from bench.contracts import Contract, Outcome, Verdict
 from bench.exporters import SHOWS_A_DEVICE, collection_cpu, first_scrape_cpu, rss, started
 from bench.forms import PODS, cluster_with_pods
 from bench.scenes import USUAL_NODE, scenes
@@ -18,6 +18,13 @@ _FIGURES: Mapping[str, tuple[Callable[[Exporter], float | None], Callable[[float
     "CPU ms/first scrape": (first_scrape_cpu, ms),
     "start ms": (started, ms),
 }
+# The figures of each contract; the largest ratio of all nodes counts.
+_CONTRACTS = {
+    Contract.OTHER_RSS: ("RSS MiB",),
+    Contract.OTHER_CPU: ("CPU ms/collection", "CPU ms/first scrape"),
+}
+_HOLDS = 1.1  # two runs of the same agent differ by a few per cent
+Ratios = Mapping[str, float | None]  # by the figure: now to then
 
 
 def compare_with_other(workshop: Workshop) -> Outcome:
@@ -28,6 +35,7 @@ def compare_with_other(workshop: Workshop) -> Outcome:
     [scene] = [scene for scene in scenes(workshop.effort) if scene.name == USUAL_NODE]
     turns = workshop.effort.turns * workshop.effort.repeats
     table = Table(f"The agent beside that of {workshop.against}", ("node", "agent", *_FIGURES), names=2)
+    ratios: list[Ratios] = []
     with contextlib.ExitStack() as stage:
         node = stage.enter_context(scene.node(workshop.folder / "against"))
         alone = {**node.agent_settings(), "collection_interval": f"{scene.interval_seconds}s"}
@@ -50,14 +58,24 @@ def compare_with_other(workshop: Workshop) -> Outcome:
                     name,
                     *(show(value or 0.0) for value, (_, show) in zip(row, _FIGURES.values(), strict=True)),
                 )
-            pairs = zip(values["now"], values["then"], strict=True)
-            table.add(
-                form, "now to then", *(times(now / then) if now and then else "" for now, then in pairs)
-            )
+            pairs = zip(_FIGURES, values["now"], values["then"], strict=True)
+            ratio = {figure: now / then if now and then else None for figure, now, then in pairs}
+            ratios.append(ratio)
+            table.add(form, "now to then", *("" if each is None else times(each) for each in ratio.values()))
     table.notes = (
         f"Medians of {turns} turns of each; {scene.told}. Below 1 x the agent needs less than then.",
     )
-    return Outcome([table])
+    return Outcome([table], verdicts_of(ratios))
+
+
+def verdicts_of(ratios: Sequence[Ratios]) -> dict[Contract, Verdict]:
+    verdicts = {}
+    for contract, figures in _CONTRACTS.items():
+        measured = [ratio[figure] for ratio in ratios for figure in figures]
+        worst = max((each for each in measured if each is not None), default=None)
+        if worst is not None:
+            verdicts[contract] = (times(worst), worst <= _HOLDS, worst <= 1)
+    return verdicts
 
 
 def _agent(workshop: Workshop, name: str, program: str, settings: Mapping[str, str]) -> Exporter:

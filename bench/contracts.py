@@ -24,6 +24,8 @@ class Contract(Enum):
     DEVICES = ("growth in devices, 1 to 64", "linear or better", "linear or better")
     PROCESSES = ("growth in processes, 10 to 5,000", "linear or better", "known ones free")
     ATTRIBUTION = ("attribution of known processes beside new ones", ">= 10 x cheaper", ">= 10 x cheaper")
+    OTHER_RSS = ("RSS beside the agent of another checkout (--against)", "<= 1.1 x", "not above")
+    OTHER_CPU = ("CPU beside the agent of another checkout (--against)", "<= 1.1 x", "not above")
     START = ("cold start to first page", "<= 1 s", "<= 0.3 s")
     FLEET_REFRESH = ("fleet: refresh of 10,000 nodes x 8 devices, >= 10 % changed", "<= 10 s", "<= 5 s")
     FLEET_MEMORY = ("fleet: RSS with history", "<= 1 GiB", "<= 1 GiB")

@@ -49,7 +49,8 @@ def test_page_through_the_tool(name: str, tmp_path: Path) -> None:
 
 @nodes
 def test_a_snapshot_of_this_version_is_stored(name: str) -> None:
-    """Stored snapshots are never changed: they are what agents of that version sent."""
+    """Stored snapshots are never changed: they are what agents of that version sent. If only a text of the
+    snapshot changes, the new one is stored beside it under another name."""
     stored = SNAPSHOTS / SCHEMA_VERSION / f"{name}.json"
     if UPDATE and not stored.exists():
         stored.parent.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.agent_process import AgentProcess
 from tests.kube.kube_server import Asked, KubeServer, Peer, Step, hang, raw, refuse
+from tests.kube.reviews import Reviews
 from tests.serve.conftest import Answer, Client
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -47,8 +48,7 @@ class ApiServer:
     """An API server that reviews tokens and permissions, with faults."""
 
     def __init__(self) -> None:
-        self.users = {ANN: "ann", BOB: "bob"}
-        self.rights = {("ann", "/metrics")}
+        self.reviews = Reviews({ANN: "ann", BOB: "bob"}, {"ann": {"/metrics"}, "bob": set()})
         self.trouble: Step | None = None
         self.accepts = OWN_TOKEN
         self.server = KubeServer(*[self._answer] * 2000)
@@ -58,7 +58,7 @@ class ApiServer:
         return [asked.path for asked in self.server.asked]
 
     @property
-    def reviews(self) -> int:
+    def reviewed(self) -> int:
         return self.asked.count(TOKEN_REVIEWS)
 
     def hold(self, *, strangers_only: bool = False) -> Callable[[], None]:
@@ -66,7 +66,9 @@ class ApiServer:
         released = threading.Event()
 
         def held(peer: Peer, asked: Asked) -> None:
-            known = asked.path == ACCESS_REVIEWS or json.loads(asked.body)["spec"]["token"] in self.users
+            known = (
+                asked.path == ACCESS_REVIEWS or json.loads(asked.body)["spec"]["token"] in self.reviews.users
+            )
             if not (strangers_only and known):
                 assert released.wait(PATIENCE_SECONDS)
             self._review(peer, asked)
@@ -84,18 +86,7 @@ class ApiServer:
         if asked.headers.get("authorization") != f"Bearer {self.accepts}":
             refuse(401, "Unauthorized")(peer, asked)
             return
-        review = json.loads(asked.body)
-        spec = review["spec"]
-        status: dict[str, object] = {}
-        if asked.path == TOKEN_REVIEWS:
-            if (name := self.users.get(spec["token"])) is not None:
-                status = {"authenticated": True, "user": {"username": name, "groups": ["everybody"]}}
-        else:
-            assert asked.path == ACCESS_REVIEWS
-            attributes = spec["nonResourceAttributes"]
-            allowed = attributes["verb"] == "get" and (spec["user"], attributes["path"]) in self.rights
-            status = {"allowed": allowed}
-        peer.document(201, {**review, "status": status})
+        peer.document(201, self.reviews.answer(asked.path, asked.body))
 
 
 class Lab:
@@ -249,7 +240,7 @@ def test_ambiguous_headers_are_rejected(guarded: Lab, fields: list[str]) -> None
 def test_the_token_in_our_own_header_takes_precedence(guarded: Lab) -> None:
     assert guarded.connect().get("/metrics", bearer(STRANGER), f"X-AccelScope-Token: {ANN}").status == 200
     assert guarded.connect().get("/metrics", bearer(ANN), f"X-AccelScope-Token: {STRANGER}").status == 401
-    assert guarded.api.reviews == 2
+    assert guarded.api.reviewed == 2
 
 
 def test_each_request_of_a_connection_needs_a_token(guarded: Lab) -> None:
@@ -263,7 +254,7 @@ def test_an_oversized_token_is_rejected_without_a_review(guarded: Lab) -> None:
     assert guarded.status("x" * (TOKEN_LIMIT + 1)) == 401
     assert guarded.api.asked == []
     assert guarded.status("x" * TOKEN_LIMIT) == 401
-    assert guarded.api.reviews == 1
+    assert guarded.api.reviewed == 1
 
 
 @pytest.mark.parametrize(
@@ -273,18 +264,18 @@ def test_a_verdict_is_cached(guarded: Lab, token: str, status: int, seconds: flo
     assert [guarded.status(token) for _ in range(3)] == [status] * 3
     guarded.now += seconds - 0.1
     assert guarded.status(token) == status
-    assert guarded.api.reviews == 1
+    assert guarded.api.reviewed == 1
     guarded.now += 0.2
     assert guarded.status(token) == status
-    assert guarded.api.reviews == 2
+    assert guarded.api.reviewed == 2
 
 
 def test_changed_permissions_apply_from_the_next_review(guarded: Lab) -> None:
     assert (guarded.status(ANN), guarded.status(BOB)) == (200, 403)
-    guarded.api.rights = {("bob", "/metrics")}
+    guarded.api.reviews.rights = {"ann": set(), "bob": {"/metrics"}}
     guarded.now += 61
     assert (guarded.status(ANN), guarded.status(BOB)) == (403, 200)
-    guarded.api.users.clear()
+    guarded.api.reviews.users.clear()
     guarded.now += 61
     assert (guarded.status(ANN), guarded.status(BOB)) == (401, 401)
 
@@ -302,7 +293,7 @@ def test_a_slow_api_server_does_not_delay_other_requests(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold()
     waiting = guarded.ask(STRANGER)
-    wait_until(lambda: guarded.api.reviews == 2, "for the review to begin")
+    wait_until(lambda: guarded.api.reviewed == 2, "for the review to begin")
     assert guarded.connect().get("/healthz").status == 200
     assert guarded.status(ANN) == 200
     assert guarded.connect().get("/metrics").status == 401
@@ -368,15 +359,15 @@ def test_an_unreachable_api_server_is_not_called_for_every_request(lab: Lab) -> 
     lab.serve()
     lab.api.trouble = refuse(500)
     assert [lab.status(f"token-{number}") for number in range(5)] == [503] * 5
-    assert lab.api.reviews == 1
+    assert lab.api.reviewed == 1
     lab.now += 1.1
     assert lab.status(STRANGER) == 503
-    assert lab.api.reviews == 2
+    assert lab.api.reviewed == 2
 
 
 def test_a_known_token_is_accepted_if_only_its_own_review_fails(lab: Lab) -> None:
     lab.serve()
-    lab.api.users["anns.other.token"] = "ann"
+    lab.api.reviews.users["anns.other.token"] = "ann"
     assert (lab.status(ANN), lab.status("anns.other.token")) == (200, 200)
     lab.now += 61
     lab.api.trouble = refuse(429, "later", "Retry-After: 30")
@@ -393,7 +384,7 @@ def test_a_revoked_token_is_rejected_once_the_api_server_is_back(lab: Lab) -> No
     lab.api.trouble = refuse(500)
     lab.now += 61
     assert lab.status(ANN) == 200
-    del lab.api.users[ANN]
+    del lab.api.reviews.users[ANN]
     lab.api.trouble = None
     lab.now += 2
     wait_until(lambda: lab.status(ANN) == 401, "for the review in the background")
@@ -437,7 +428,7 @@ def test_verdicts_are_bounded_and_invented_tokens_do_not_evict_good_ones(lab: La
         assert client.get("/metrics", bearer(f"made-up-{number}")).status == 401
     assert len(lab.guard._verdicts) == token_review.VERDICTS_LIMIT
     assert lab.status(ANN) == 200
-    assert lab.api.reviews == made_up + 1
+    assert lab.api.reviewed == made_up + 1
 
 
 def test_a_flood_of_tokens_neither_blocks_others_nor_reaches_the_api_server(
@@ -456,8 +447,8 @@ def test_a_flood_of_tokens_neither_blocks_others_nor_reaches_the_api_server(
     burst = ReviewLimits().peer_burst
     denied = [answer.status for answer in answers].count(401)
     assert denied <= 7 * burst  # as the clock has moved six times
-    assert guarded.api.reviews <= denied + 3
-    guarded.api.users["anns.new.token"] = "ann"
+    assert guarded.api.reviewed <= denied + 3
+    guarded.api.reviews.users["anns.new.token"] = "ann"
     assert guarded.status("anns.new.token") == 200
     assert guarded.counted == {
         "allowed": guarded.api.asked.count(ACCESS_REVIEWS),
@@ -473,12 +464,12 @@ def test_renewals_do_not_wait_behind_unknown_tokens(guarded: Lab) -> None:
     assert guarded.status(ANN) == 200
     release = guarded.api.hold(strangers_only=True)
     under_way = guarded.ask("made-up", ELSEWHERE)
-    wait_until(lambda: guarded.api.reviews == 2, "for a review that gets no answer")
+    wait_until(lambda: guarded.api.reviewed == 2, "for a review that gets no answer")
     for number in range(4):
         guarded.queue(f"made-up-{number}", ELSEWHERE)
     guarded.now += 61
     assert guarded.status(ANN) == 200
-    assert guarded.api.reviews == 3
+    assert guarded.api.reviewed == 3
     release()
     assert under_way.answer().status == 401
 
@@ -486,7 +477,7 @@ def test_renewals_do_not_wait_behind_unknown_tokens(guarded: Lab) -> None:
 def test_addresses_take_turns(guarded: Lab) -> None:
     release = guarded.api.hold()
     flood = [guarded.ask("made-up", ELSEWHERE)]
-    wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: guarded.api.reviewed == 1, "for the first review to begin")
     flood += [guarded.queue(f"made-up-{number}", ELSEWHERE) for number in range(5)]
     ann = guarded.queue(ANN)
     release()
@@ -499,7 +490,7 @@ def test_addresses_take_turns(guarded: Lab) -> None:
 def test_the_queue_is_limited_per_address(guarded: Lab) -> None:
     release = guarded.api.hold()
     under_way = guarded.ask("made-up")
-    wait_until(lambda: guarded.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: guarded.api.reviewed == 1, "for the first review to begin")
     guarded.now += 3
     limit = ReviewLimits().waiting_of_peer
     waiting = [guarded.queue(f"made-up-{number}") for number in range(limit)]
@@ -513,7 +504,7 @@ def test_many_addresses_leave_room_for_another_one(lab: Lab) -> None:
     lab.serve(limits=ReviewLimits(waiting=4))
     release = lab.api.hold()
     lab.ask("made-up", "127.0.1.0")
-    wait_until(lambda: lab.api.reviews == 1, "for the first review to begin")
+    wait_until(lambda: lab.api.reviewed == 1, "for the first review to begin")
     crowd = [lab.queue(f"made-up-{number}", f"127.0.1.{number // 2}") for number in range(4)]
     assert lab.status("one-more", peer="127.0.1.1") == 503  # this address has an item in the queue
     ann = lab.ask(ANN)
@@ -531,23 +522,23 @@ def test_reviews_of_unknown_tokens_are_rate_limited(lab: Lab) -> None:
     lab.serve(limits=ReviewLimits(per_second=2.0, burst=3))
     assert [lab.status(f"at-once-{number}", peer=f"127.0.1.{number}") for number in range(3)] == [401] * 3
     waiting = [lab.queue(f"later-{number}", f"127.0.2.{number}") for number in range(3)]
-    assert lab.api.reviews == 3
+    assert lab.api.reviewed == 3
     lab.now += 1.1
     assert [client.answer().status for client in waiting[:2]] == [401] * 2
-    assert lab.api.reviews == 5
+    assert lab.api.reviewed == 5
     lab.now += 5
     assert waiting[2].answer().status == 503  # its turn came too late
-    assert lab.api.reviews == 5
+    assert lab.api.reviewed == 5
 
 
 def test_a_review_that_waited_too_long_is_skipped(guarded: Lab) -> None:
     release = guarded.api.hold()
     clients = [guarded.ask(token) for token in (ANN, STRANGER)]
-    wait_until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviews == 1, "for one to wait")
+    wait_until(lambda: len(guarded.guard._pending) == 2 and guarded.api.reviewed == 1, "for one to wait")
     guarded.now += 6
     release()
     assert sorted(client.answer().status for client in clients) in ([200, 503], [401, 503])
-    assert guarded.api.reviews == 1
+    assert guarded.api.reviewed == 1
     assert guarded.counted["limited"] == 1
 
 
@@ -629,7 +620,7 @@ class TestTheAgent:
             "podResourcesSocket": "",
         }
         (tmp_path / "agent.yaml").write_text(json.dumps(settings))
-        lab.api.rights.add(("ann", "/"))
+        lab.api.reviews.rights["ann"].add("/")
         with AgentProcess({"config_file": str(tmp_path / "agent.yaml")}, tmp_path / "agent") as agent:
 
             def status(path: str, token: str) -> int:

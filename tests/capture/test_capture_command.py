@@ -14,9 +14,11 @@ from tests.costless import costless
 
 from accelscope import capture
 from accelscope.cli.main import main
+from accelscope.config.settings import flag_name
 from accelscope.model.wire import plain
 from accelscope.parsing import sources
 from accelscope.simulate import SimulatedNode, load_node
+from accelscope.vendors import declarations
 
 HOST = "gpu-07"
 USER = "alice"
@@ -225,8 +227,8 @@ def test_an_incomplete_archive_is_removed(
 def test_a_node_without_accelerators(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
-    tools = ("nvidia-smi", "amd-smi", "rocm-smi", "npu-smi", "furiosa-smi", "furiosactl")
-    flags = [f"--{tool}-path={empty}/none" for tool in tools]
+    declared = [setting.name for vendor in declarations().values() for setting in vendor.settings]
+    flags = [f"{flag_name(name)}={empty}/none" for name in declared]
     roots = [f"--{root}-root={empty}" for root in ("proc", "sys", "dev")]
     done = run(None, *flags, *roots, folder=tmp_path)
     assert done.returncode == 1
@@ -251,7 +253,7 @@ def test_a_node_of_all_vendors(tmp_path: Path) -> None:
         files.append(unpacked(tmp_path / name))
     masked, bare = files
     manifest = json.loads(masked["manifest.json"])
-    assert set(manifest["vendors"]) == {"nvidia", "amd", "ascend", "furiosa"}
+    assert set(manifest["vendors"]) == mixed.spec.vendors.keys()
     known = sources()
     whole = "\n".join(masked.values()).lower()
     for entry in manifest["files"]:

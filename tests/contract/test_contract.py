@@ -18,3 +18,10 @@ def test_public_names_change_only_as_listed() -> None:
     changes = {f"- {line}" for line in before - now} | {f"+ {line}" for line in now - before}
     assert sorted(changes - listed) == [], "not listed in changes.txt"
     assert sorted(listed - changes) == [], "listed in changes.txt, but not so"
+
+
+def test_each_block_of_changes_begins_with_its_reason() -> None:
+    blocks = (FOLDER / "changes.txt").read_text().strip().split("\n\n")
+    assert [block for block in blocks if not block.startswith("# ")] == []
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line for line in lines if line[:2] not in ("# ", "- ", "+ ")] == []

@@ -25,6 +25,7 @@ from tests.repository import CHART
 import accelscope
 from accelscope.agent.settings import AgentSettings
 from accelscope.config.settings import environment_name, key_name, settings_of
+from accelscope.vendors import declarations
 
 QUIET = {"hostPID": False, "pods": "off", "podResources": False}
 
@@ -166,6 +167,18 @@ def test_agents_run_on_nodes_of_their_vendor(render: Render, vendor: str, label:
     assert having == [vendor]
 
 
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_the_node_labels_of_an_agent_are_those_that_its_vendor_declares(vendor: str) -> None:
+    """Or its PCI vendor id alone, or the label that users set themselves."""
+    labels = yaml.safe_load((CHART / "values.yaml").read_text())["agents"][vendor]["nodes"]
+    declared = declarations()[vendor]
+    pci = [f"feature.node.kubernetes.io/pci-{word}.present" for word in declared.words]
+    own = f"agents.accelscope.io/{vendor}=true"
+    assert own in labels
+    for name in (label.partition("=")[0] for label in labels if label != own):
+        assert name in pci or any(re.fullmatch(pattern, name) for pattern in declared.node_labels), name
+
+
 def test_nodes_can_be_replaced_and_emptied(render: Render) -> None:
     pods = agents(render(agents={"nvidia": {"nodes": ["pool=gpu"]}, "amd": {"nodes": []}}))
     [term] = terms(pods["nvidia"])
@@ -175,7 +188,7 @@ def test_nodes_can_be_replaced_and_emptied(render: Render) -> None:
 
 def test_vendor_agents_do_not_run_on_nodes_of_agents_any(render: Render) -> None:
     pods = agents(render(agents={"any": {"enabled": True}, "amd": {"nodes": []}}))
-    assert list(pods) == ["amd", "any", "ascend", "furiosa", "nvidia"]
+    assert list(pods) == sorted([*VENDORS, "any"])
     assert all(KEPT in term["matchExpressions"] for name in VENDORS for term in terms(pods[name]))
     assert terms(pods["amd"]) == [{"matchExpressions": [KEPT]}]
     assert "NotIn" not in str(terms(pods["any"]))

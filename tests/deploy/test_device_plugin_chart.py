@@ -22,6 +22,7 @@ from tests.repository import CHART, REPOSITORY
 
 from accelscope.config.settings import environment_name, flag_name, key_name, settings_of
 from accelscope.deviceplugin.settings import EXCLUSIVE_SETTINGS, PluginSettings
+from accelscope.vendors import declarations
 
 ON = {"enabled": True}
 KUBELET = {"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources"}
@@ -46,7 +47,7 @@ def test_off_by_default(render: Render) -> None:
     assert not [each for each in render() if "device-plugin" in each["metadata"]["name"]]
 
 
-@pytest.mark.parametrize("vendor", ["furiosa", "nvidia", "amd", "ascend"])
+@pytest.mark.parametrize("vendor", [each.name for each in declarations().values() if each.plugin])
 def test_plugin_accepts_the_rendered_settings(render: Render, vendor: str, tmp_path: Path) -> None:
     objects = render(devicePlugin={**ON, "vendor": vendor})
     settings = plugin_settings(objects, tmp_path / "config.yaml")

@@ -22,9 +22,10 @@ from tests.waiting import wait_until
 from accelscope.cli import output, top
 from accelscope.cli.main import COMMANDS, main, make_parser
 from accelscope.cli.top import glyphs_for, is_colourless, is_dumb
-from accelscope.config.settings import settings_of
+from accelscope.config.settings import flag_name, settings_of
 from accelscope.model.wire import read_snapshot
 from accelscope.top.view.text import ASCII, UNICODE
+from accelscope.vendors import declarations
 from accelscope.vendors.common import tool
 
 PAGE = (REPOSITORY / "docs" / "top.md").read_text()
@@ -118,11 +119,10 @@ def test_nothing_that_can_be_read_is_exit_code_1(tmp_path: Path) -> None:
         "proc-root": tmp_path,
         "sys-root": tmp_path,
         "dev-root": tmp_path,
-        "nvml-library": tmp_path / "no",
     }
-    tools = ("nvidia-smi", "amd-smi", "rocm-smi", "npu-smi", "furiosa-smi", "furiosactl")
     flags = [f"--{name}={path}" for name, path in nothing.items()]
-    flags += [f"--{tool}-path={tmp_path}/{tool}" for tool in tools]
+    declared = [setting.name for vendor in declarations().values() for setting in vendor.settings]
+    flags += [f"{flag_name(name)}={tmp_path}/none" for name in declared]
     done = run("--once", *flags)
     assert done.returncode == 1
     assert "accelscope doctor" in done.stdout

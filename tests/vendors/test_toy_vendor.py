@@ -6,17 +6,20 @@ The folder is tests/vendors/acme, the example of docs/adding-a-vendor.md. A copy
 
 import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.deviceplugin.fake_kubelet import FakeKubelet
+from tests.ports import free_port
 from tests.processes import end
+from tests.repository import REPOSITORY
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 FOLDER = Path(__file__).parent / "acme"
@@ -73,6 +76,28 @@ def uuids(node: Path) -> list[str]:
     return [line.split(",")[1] for line in printed.stdout.splitlines()[1:]]
 
 
+@pytest.fixture(scope="module")
+def moving(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A node with its API server and kubelet."""
+    folder = tmp_path_factory.mktemp("m") / "n"
+    log = folder.parent / "node.log"
+    with running([*command, "simulate", "run", "acme-one", str(folder)], log):
+        wait_until((folder / "kubernetes" / "kubelet.sock").exists, "the kubelet listens")
+        yield folder
+
+
+@contextmanager
+def running(
+    words: list[str], log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output, env=environ)
+    try:
+        yield process
+    finally:
+        end(process, words[-1], log)
+
+
 @contextmanager
 def started(command: list[str], *arguments: object, log: Path) -> Iterator[int]:
     """A command that serves HTTP on a port of its own choosing, which its log names."""
@@ -85,13 +110,9 @@ def started(command: list[str], *arguments: object, log: Path) -> Iterator[int]:
         return next((event["port"] for event in events if "port" in event), None)
 
     options = ("--log-format", "json", "--exporter-host", "127.0.0.1", "--exporter-port", "0")
-    with log.open("wb") as output:
-        process = subprocess.Popen([*command, *map(str, arguments), *options], stderr=output)
-    try:
+    with running([*command, *map(str, arguments), *options], log) as process:
         wait_until(lambda: port() is not None, "it serves HTTP")
         yield port() or 0
-    finally:
-        end(process, str(arguments[0]), log)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -154,6 +175,75 @@ def test_the_agent_publishes_its_devices_and_processes(
     assert {device["vendor"] for device in snapshot["devices"]} == {"acme"}
     [process] = snapshot["processes"]
     assert (process["device"], process["name"]) == (f"acme:{uuids[0]}", "trainer")
+
+
+def test_its_devices_are_attributed_and_shown_under_the_names_of_its_exporter(
+    command: list[str], moving: Path, tmp_path: Path
+) -> None:
+    settings = ("--config-file", moving / "agent.yaml", "--collection-interval", "0.3s", "--dialect", "acme")
+    with started(command, "agent", *settings, log=tmp_path / "agent.log") as port:
+
+        def allocations() -> list[dict[str, str]]:
+            status, snapshot = get(port, "/snapshot")
+            return json.loads(snapshot).get("allocations", []) if status == 200 else []
+
+        wait_until(lambda: any("device" in each for each in allocations()), "the kubelet's devices are known")
+        [allocation] = allocations()
+        snapshot = json.loads(get(port, "/snapshot")[1])
+        _, page = get(port, "/metrics")
+    [first] = [device["id"] for device in snapshot["devices"] if device["index"] == 0]
+    # The id of the vendor's own plugin, which `device_ids` resolves.
+    assert (allocation["resource"], allocation["device_id"]) == ("acme.com/npu", "card-0")
+    assert (allocation["device"], allocation["pod"]) == (first, "trainer-0")
+    [usage] = snapshot["pod_usages"]
+    assert (usage["device"], usage["pod"], usage["memory_used_bytes"]) == (first, "trainer-0", 2 << 30)
+    assert page.count('acme_card_watts{card="') == 2
+
+
+def test_a_fleet_lists_its_devices(command: list[str], tmp_path: Path) -> None:
+    # The simulated fleet makes recordings in processes of its own, which need the folder too.
+    added = f"import accelscope.vendors\naccelscope.vendors.__path__.append({command[-1]!r})\n"
+    (tmp_path / "sitecustomize.py").write_text(added)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    accelscope = [sys.executable, "-m", "accelscope"]
+    simulate = ("simulate", "fleet", str(tmp_path / "clusters"), "--clusters", "1", "--nodes", "2")
+    clusters, port = tmp_path / "clusters" / "clusters.yaml", free_port()
+    fleet = ("fleet", "--clusters-file", str(clusters), "--insecure-no-auth", "--listen-host", "127.0.0.1")
+
+    def devices(query: str) -> list[dict[str, object]]:
+        try:
+            status, found = get(port, f"/api/v1/devices?{query}")
+        except OSError:
+            return []
+        return json.loads(found)["items"] if status == 200 else []
+
+    with running([*accelscope, *simulate, "--kind", "acme-one"], tmp_path / "simulator.log", environ):
+        wait_until(clusters.exists, "the clusters run")
+        with running([*accelscope, *fleet, "--listen-port", str(port)], tmp_path / "fleet.log", environ):
+            wait_until(lambda: len(devices("vendor=acme")) == 4, "all devices are read")
+            assert {device["model"] for device in devices("vendor=acme")} == {"Acme A1"}
+            assert devices("vendor=nvidia") == []
+
+
+def test_settings_reference_and_chart_schema_contain_its_settings(command: list[str]) -> None:
+    code = f"""
+import runpy
+from accelscope.agent.settings import AgentSettings
+from accelscope.config import reference
+print(reference(AgentSettings))
+manifests = runpy.run_path({str(REPOSITORY / "scripts" / "manifests")!r})
+agents = manifests["agent_schema"](
+    dict(enabled=True, nodes=[], privileged=False, env=dict(ACME="1"), driver=dict(root="/opt/acme"))
+)
+print(manifests["value_schema"](manifests["settings_of"](AgentSettings)[0]), agents["required"])
+print([manifests["key_name"](each.name) for each in manifests["settings_of"](AgentSettings)])
+"""
+    start = START.partition("from accelscope.cli")[0]
+    words = [sys.executable, "-c", start + code, command[-1]]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "`--acme-smi-path`" in printed
+    assert "'acmeSmiPath'" in printed
+    assert "['enabled', 'nodes', 'driver', 'privileged', 'env']" in printed
 
 
 def test_node_labels_and_table_name_its_devices(run: Run, node: Path) -> None:

@@ -6,14 +6,16 @@ import os
 from accelscope.cli.output import missing, refuse
 from accelscope.config import ConfigError, add_arguments
 from accelscope.deviceplugin.settings import PluginSettings, load_settings
+from accelscope.vendors import declarations
 
-DESCRIPTION = """\
+_DESCRIPTION = """\
 Offer the accelerators of this node to its kubelet, so that pods can request them:
 
-    resources: {limits: {beta.furiosa.ai/npu: 1}}
+    resources: {{limits: {{{resource}: 1}}}}
 
-The default vendor is Furiosa; --vendor selects NVIDIA, AMD or Ascend. The plugin watches the health of the
-devices, registers again when the kubelet restarts, and serves /metrics, /healthz and /readyz.
+The default vendor is {default}; --vendor selects {others}.
+The plugin watches the health of the devices, registers again when the kubelet restarts, and serves
+/metrics, /healthz and /readyz.
 
 Each option is also an environment variable (--default-pe is DEFAULT_PE) and a key of the YAML file given by
 --config-file:
@@ -21,17 +23,26 @@ Each option is also an environment variable (--default-pe is DEFAULT_PE) and a k
     defaultPe: Single
     interval: 10
     disabledDevices:
-      - {devName: npu1, nodeName: node-7}
+      - {{devName: npu1, nodeName: node-7}}
 
 Options that are keys of the file cannot be combined with it (see --config-file). Changes of the file take
 effect at once, except for pluginDir, socketName and resourceName, which require a restart."""
+
+
+def _description() -> str:
+    plugins = {vendor.title: vendor.plugin for vendor in declarations().values() if vendor.plugin}
+    [(default, plugin)] = [(title, plugin) for title, plugin in plugins.items() if plugin.default]
+    *others, last = [title for title in plugins if title != default]
+    return _DESCRIPTION.format(
+        default=default, others=f"{', '.join(others)} or {last}", resource=plugin.resource
+    )
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "device-plugin",
         help="offer this node's accelerators to its kubelet",
-        description=DESCRIPTION,
+        description=_description(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_arguments(parser, PluginSettings)

@@ -3,12 +3,12 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelscope.metrics.catalogue.own import READERS
-from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page
-from accelscope.metrics.family import Family, FamilyFactory, ReaderView, Scope, label_text, number_text
+from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Page, render_page
+from accelscope.metrics.family import Family, FamilyFactory, ReaderView, Scope, label_text
 from accelscope.model import ReaderState, ReasonCount
 from accelscope.serve import Handler, Request, Response, Route, accepts
 
@@ -138,23 +138,8 @@ FAMILIES: tuple[Family, ...] = (*PLUGIN, *READERS)
 
 def render(view: PluginView) -> Page:
     reader = ReaderView(view.reader, ())
-    blocks = []
-    for family in FAMILIES:
-        of_reader = family.scope is Scope.READER
-        samples = family.take(reader if of_reader else view)
-        base = [("vendor", view.reader.vendor.value)] if of_reader else []
-        lines = [
-            _line(family.name, [*base, *zip(family.labels, values, strict=True)], number)
-            for values, number in samples
-        ]
-        if lines:
-            blocks.append((family, "".join(lines)))
-    return Page(blocks, sum(lines.count("\n") for _, lines in blocks))
-
-
-def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
-    written = f"{{{label_text(labels)}}}" if labels else ""
-    return f"{name}{written} {number_text(number)}\n"
+    labels = label_text([("vendor", view.reader.vendor.value)])
+    return render_page(FAMILIES, {Scope.AGENT: [(view, "")], Scope.READER: [(reader, labels)]})
 
 
 Probe = Callable[[], str | None]  # the problem in one line; None: no problem

@@ -17,8 +17,8 @@ from accelscope.fleet.rows import ClusterView, SourceView
 from accelscope.fleet.sources.exec import ExecSource
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.table import ColumnTable
-from accelscope.metrics.exposition import Page
-from accelscope.metrics.family import Family, FamilyFactory, Number, Scope, label_text, number_text
+from accelscope.metrics.exposition import Page, render_page
+from accelscope.metrics.family import Family, FamilyFactory, Number, Scope
 from accelscope.process import OwnProcess, own_process
 
 Labelled = Mapping[tuple[str, ...], int]  # counts by the values of labels
@@ -272,20 +272,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def render(view: FleetView) -> Page:
-    blocks = []
-    for family in FAMILIES:
-        lines = "".join(
-            _line(family.name, list(zip(family.labels, values, strict=True)), number)
-            for values, number in family.take(view)
-        )
-        if lines:
-            blocks.append((family, lines))
-    return Page(blocks, sum(lines.count("\n") for _, lines in blocks))
-
-
-def _line(name: str, labels: Sequence[tuple[str, str]], number: float) -> str:
-    written = f"{{{label_text(labels)}}}" if labels else ""
-    return f"{name}{written} {number_text(number)}\n"
+    return render_page(FAMILIES, {Scope.AGENT: [(view, "")]})
 
 
 def view_of(

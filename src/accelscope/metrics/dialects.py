@@ -17,9 +17,8 @@ from accelscope.metrics.family import (
     Sample,
     Scope,
     Type,
-    decimal_text,
     label_text,
-    number_text,
+    sample_line,
 )
 from accelscope.model import Device, Partition, PodUsage, Process, Snapshot, Vendor
 from accelscope.vendors import dialect_declarations
@@ -414,7 +413,9 @@ def blocks(dialect: Dialect, snapshot: Snapshot, workloads: Workloads) -> Iterat
         return  # the other exporter does not run on nodes without its hardware
     for family in dialect.node_families:
         samples = ((zip(family.labels, values, strict=True), number) for values, number in family.take(node))
-        lines = [_line(family, label_text(labels), number) for labels, number in samples if isfinite(number)]
+        lines = [
+            sample_line(family, label_text(labels), number) for labels, number in samples if isfinite(number)
+        ]
         if lines:
             yield family, lines
     for section in dialect.sections:
@@ -442,7 +443,7 @@ def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:
                     own = zip(family.labels, values, strict=True)
                     labels = label_text([*leading[i], *sorted([*others[i], *own])])
                 if isfinite(number):
-                    lines.append(_line(family, labels, number))
+                    lines.append(sample_line(family, labels, number))
         if lines:
             yield family, lines
 
@@ -450,8 +451,3 @@ def _section(section: Section, devices: list[DeviceView]) -> Iterator[Block]:
 def _pairs(labels: tuple[Label, ...], view: DeviceView) -> Pairs:
     pairs = ((label, label.value(view) or "") for label in labels)
     return [(label.name, value) for label, value in pairs if value or label.keep_empty]
-
-
-def _line(family: Family, labels: str, number: float) -> str:
-    value = number_text(number) if family.decimals is None else decimal_text(number, family.decimals)
-    return f"{family.name}{{{labels}}} {value}\n" if labels else f"{family.name} {value}\n"

@@ -24,7 +24,7 @@ from accelscope.metrics.family import (
     Scope,
     escape,
     label_text,
-    number_text,
+    sample_line,
 )
 from accelscope.model import Allocation, Device, Pod, PodUsage, Process, Snapshot, Unattributed
 
@@ -208,7 +208,8 @@ class Exposition:
         uses: Counter[tuple[str, ...]] = Counter()
         for family in self._families:
             suffix = info_suffix if family.name == "accelerator_info" else ""
-            lines = self._lines(family, scoped[family.scope], suffix)
+            written = self._own_labels.setdefault(family.labels, {})
+            lines = _sample_lines(family, scoped[family.scope], written, suffix)
             if lines:
                 series += len(lines)
                 uses[family.labels] += len(lines)
@@ -282,28 +283,37 @@ class Exposition:
         selected.sort(key=lambda item: (item[0].device or "", item[0].pid, item[0].partition or ""))
         return selected, dropped
 
-    def _lines(self, family: Family, objects: LabelledObjects, suffix: str) -> list[str]:
-        name, names, take = family.name, family.labels, family.take
-        written = self._own_labels.setdefault(names, {})
-        lines = []
-        for item, base in objects:
-            for values, number in take(item):
-                labels = base
-                if names:
-                    own = written.get(values)
-                    if own is None:
-                        own = written[values] = label_text(zip(names, values, strict=True))
-                    labels = f"{base},{own}" if base else own
-                if suffix:
-                    labels = f"{labels},{suffix}"
-                if isfinite(number):
-                    text = number_text(number)
-                    lines.append(f"{name}{{{labels}}} {text}\n" if labels else f"{name} {text}\n")
-        return lines
-
     def _in_dialects(self, device: Device) -> int:
         """Number of series that the dialects have for each process on the device."""
         return sum(dialect.process_series for dialect in self._dialects if dialect.includes(device))
+
+
+def render_page(families: Iterable[Family], objects: Mapping[Scope, LabelledObjects]) -> Page:
+    """The page of a process that has no snapshot, such as the fleet."""
+    lines = [(family, _sample_lines(family, objects[family.scope], {})) for family in families]
+    blocks = [(family, "".join(samples)) for family, samples in lines if samples]
+    return Page(blocks, sum(len(samples) for _, samples in lines))
+
+
+def _sample_lines(
+    family: Family, objects: LabelledObjects, written: dict[tuple[str, ...], str], suffix: str = ""
+) -> list[str]:
+    """`written` caches the text of the family's own labels by their values."""
+    names, take = family.labels, family.take
+    lines = []
+    for item, base in objects:
+        for values, number in take(item):
+            labels = base
+            if names:
+                own = written.get(values)
+                if own is None:
+                    own = written[values] = label_text(zip(names, values, strict=True))
+                labels = f"{base},{own}" if base else own
+            if suffix:
+                labels = f"{labels},{suffix}"
+            if isfinite(number):
+                lines.append(sample_line(family, labels, number))
+    return lines
 
 
 def _readers(snapshot: Snapshot) -> list[ReaderView]:

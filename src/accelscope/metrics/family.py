@@ -174,3 +174,9 @@ def decimal_text(number: float, decimals: int) -> str:
     if not math.isfinite(number):
         raise ValueError(f"{number} is not finite")
     return f"{number:.{decimals}f}"
+
+
+def sample_line(family: Family, labels: str, number: float) -> str:
+    """`labels` is the text between the braces."""
+    value = number_text(number) if family.decimals is None else decimal_text(number, family.decimals)
+    return f"{family.name}{{{labels}}} {value}\n" if labels else f"{family.name} {value}\n"

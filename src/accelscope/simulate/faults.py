@@ -8,7 +8,7 @@ decrease when it ends, so the log contains all past faults with their times.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 
 class FaultKind(StrEnum):
@@ -94,8 +94,23 @@ class PossibleFaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """`begin` and `until` are seconds of simulated time; without `until` the fault does not end."""
+class TimedFault:
+    """`begin` and `until` are seconds; without `until` the fault does not end."""
+
+    begin: float = 0.0
+    until: float | None = None
+
+    def active(self, at: float) -> bool:
+        return self.begin <= at and (self.until is None or at < self.until)
+
+    def same_as(self, other: "TimedFault") -> bool:
+        """Whether both are equal, apart from their times."""
+        return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(TimedFault):
+    """Times are simulated time."""
 
     kind: FaultKind
     vendor: str | None = None  # None: the only vendor of the node
@@ -103,20 +118,11 @@ class Fault:
     code: int | None = None  # e.g. of an XID
     tool: str | None = None  # for faults of a tool; None: every tool of the vendor
     error: str | None = None  # for tool_error
-    begin: float = 0.0
-    until: float | None = None
-
-    def active(self, at: float) -> bool:
-        return self.begin <= at and (self.until is None or at < self.until)
 
     def seconds(self, at: float) -> float:
         """The duration up to `at`."""
         end = at if self.until is None else min(at, self.until)
         return max(0.0, end - self.begin)
-
-    def same_as(self, other: "Fault") -> bool:
-        """Whether both are equal, apart from their times."""
-        return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
 
 
 def lasted(faults: Iterable[Fault], kind: FaultKind, at: float) -> tuple[float, ...]:
@@ -124,19 +130,22 @@ def lasted(faults: Iterable[Fault], kind: FaultKind, at: float) -> tuple[float, 
     return tuple(fault.seconds(at) for fault in faults if fault.kind is kind and fault.begin <= at)
 
 
-class FaultLog:
-    """All past and current faults of a node."""
+TimedFaultT = TypeVar("TimedFaultT", bound=TimedFault)
 
-    def __init__(self, described: Iterable[Fault] = (), past: Iterable[Fault] = ()) -> None:
+
+class TimedFaultLog(Generic[TimedFaultT]):
+    """All past and current faults: those of the description, and those that are set while it runs."""
+
+    def __init__(self, described: Iterable[TimedFaultT] = (), past: Iterable[TimedFaultT] = ()) -> None:
         self._described = tuple(described)
-        self._set: list[Fault] = list(past)
+        self._set: list[TimedFaultT] = list(past)
 
-    def observe(self, current: Iterable[Fault], at: float) -> None:
+    def observe(self, current: Iterable[TimedFaultT], at: float) -> None:
         """`current` are the faults that are set now: new ones begin, missing ones end."""
         current = tuple(current)
         self._set = [
             replace(fault, until=at)
-            if fault.until is None and not any(fault.same_as(other) for other in current)
+            if fault.until is None and not any(map(fault.same_as, current))
             else fault
             for fault in self._set
         ]
@@ -145,13 +154,17 @@ class FaultLog:
                 self._set.append(replace(fault, begin=at, until=None))
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[TimedFaultT, ...]:
         return (*self._described, *self._set)
 
     @property
-    def noted(self) -> tuple[Fault, ...]:
-        """The faults that were set while the node ran, which a restart needs."""
+    def noted(self) -> tuple[TimedFaultT, ...]:
+        """The faults that were set while it ran, which a restart needs."""
         return tuple(self._set)
+
+
+class FaultLog(TimedFaultLog[Fault]):
+    """The faults of a node."""
 
     def of_vendor(self, vendor: str) -> "FaultLog":
         def own(faults: Iterable[Fault]) -> Iterable[Fault]:

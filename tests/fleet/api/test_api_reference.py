@@ -3,10 +3,11 @@
 import re
 
 from accelscope.fleet.api.access import TOKEN_HEADER
-from accelscope.fleet.api.openapi import COMMON_FIELDS, docs_page, openapi, sentence
+from accelscope.fleet.api.openapi import COMMON_FIELDS, MODEL_FIELDS, docs_page, openapi, sentence
 from accelscope.fleet.api.problem import ProblemKind
 from accelscope.fleet.api.reference import reference
 from accelscope.fleet.api.routes import ROUTES
+from accelscope.model.documentation import documentation
 
 
 def test_the_reference_has_every_route_with_its_parameters_and_problems() -> None:
@@ -51,6 +52,17 @@ def test_every_common_description_is_used() -> None:
         for field, schema in component.get("properties", {}).items()
     }
     assert {(field, sentence(text)) for field, text in COMMON_FIELDS.items()} <= described
+
+
+def test_a_field_that_the_model_has_under_another_name_is_described_by_the_model() -> None:
+    described: dict[str, list[str]] = {}
+    for component in openapi(ROUTES)["components"]["schemas"].values():
+        for field, schema in component.get("properties", {}).items():
+            described.setdefault(field, []).append(schema["description"])
+    for field, (kind, name) in MODEL_FIELDS.items():
+        text = documentation(kind).fields[name]
+        assert any(each.startswith(text) for each in described[field]), field
+    assert COMMON_FIELDS.keys().isdisjoint(MODEL_FIELDS)
 
 
 def test_the_page_has_no_scripts_and_no_broken_links() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.fleet.loop import run
 from tests.fleet.store.nodes import Clock
+from tests.kube.reviews import Reviews
 
 from accelscope.fleet.api.access import AccessControl, AccessScope, Caller, TokenReviewClient
 from accelscope.fleet.api.problem import Problem
@@ -43,14 +44,9 @@ class Cluster:
             raise self.away
         if self.garbage is not None:
             return Answer(self.garbage)
-        spec = json.loads(body)["spec"]
         if path == TOKEN_REVIEWS:
-            self.requested.append(spec["token"])
-            user = self.users.get(spec["token"])
-            status = {"authenticated": True, "user": {"username": user}} if user else {}
-            return Answer(json.dumps({"kind": "TokenReview", "status": status}).encode())
-        allowed = spec["nonResourceAttributes"]["path"] in self.rights[spec["user"]]
-        return Answer(json.dumps({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).encode())
+            self.requested.append(json.loads(body)["spec"]["token"])
+        return Answer(json.dumps(Reviews(self.users, self.rights).answer(path, body)).encode())
 
 
 async def test_rights_of_a_user_become_scopes() -> None:

@@ -19,11 +19,12 @@ from tests.files import put
 from tests.fleet.api_server.served import Handler, served, status
 from tests.fleet.loop import run
 from tests.fleet.sources.stub_cluster import StubCluster, answering, node
+from tests.kube.reviews import Reviews
 from tests.ports import free_port
 
 from accelscope.cli import output
 from accelscope.cli.main import main
-from accelscope.fleet.api.access import TokensFile
+from accelscope.fleet.api.access import SCOPE_PATHS, AccessScope, TokensFile
 from accelscope.kube.token_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 DOCUMENT = json.loads(
@@ -223,14 +224,11 @@ def test_requests_without_a_token_are_rejected(tmp_path: Path, capsys: pytest.Ca
 
 def vouching_for(token: str) -> Handler:
     """An API server with one user, who may read."""
+    reviews = Reviews({token: "ann"}, {"ann": {SCOPE_PATHS[AccessScope.READ]}})
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        if request.path == TOKEN_REVIEWS:
-            known = (await request.json())["spec"]["token"] == token
-            user = {"authenticated": True, "user": {"username": "ann"}} if known else {}
-            return web.json_response({"kind": "TokenReview", "status": user})
-        if request.path == ACCESS_REVIEWS:
-            return web.json_response({"kind": "SubjectAccessReview", "status": {"allowed": True}})
+        if request.path in (TOKEN_REVIEWS, ACCESS_REVIEWS):
+            return web.json_response(reviews.answer(request.path, await request.read()))
         return status(404, "not found")
 
     return answer

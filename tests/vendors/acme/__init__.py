@@ -1,6 +1,11 @@
 """Acme A1 cards, through acme-smi: an example to copy from. docs/adding-a-vendor.md explains the parts."""
 
-from accelscope.vendors.declaration import PluginDeclaration, VendorDeclaration, VendorSetting
+from accelscope.vendors.declaration import (
+    DialectDeclaration,
+    PluginDeclaration,
+    VendorDeclaration,
+    VendorSetting,
+)
 
 ACME_SMI = VendorSetting(
     name="acme_smi_path",
@@ -24,8 +29,10 @@ VENDOR = VendorDeclaration(
         why_no_cdi="Acme's driver has no CDI names",
     ),
     settings=(ACME_SMI,),
+    dialects=(DialectDeclaration(name="acme", package=__name__, part="dialect:dialect"),),
     simulated="simulated.vendor:VENDOR",
     words=("acme-smi",),
     model_prefix="Acme",
     resource_domain="acme.com",
+    device_ids="device_ids:resolve",
 )

@@ -399,9 +399,9 @@ export interface DeviceRow {
   partitions: number;
   /** PCI address: `0000:0c:00.0`, in lower case. */
   pci_address: string | null;
-  /** Current PCIe generation. */
+  /** Current PCIe generation of the link. */
   pcie_generation: number | null;
-  /** Current number of PCIe lanes. */
+  /** PCIe lanes currently in use. */
   pcie_width: number | null;
   /** Power limit currently enforced. */
   power_limit_watts: number | null;
@@ -536,11 +536,11 @@ export interface Gpu {
   memory_used_mb: number | null;
   /** Name of the product. */
   name: string | null;
-  /** Current PCIe generation. */
+  /** Current PCIe generation of the link. */
   pcie_generation: number | null;
-  /** Current number of PCIe lanes. */
+  /** PCIe lanes currently in use. */
   pcie_link_width: number | null;
-  /** Power drawn. */
+  /** Power draw of the device. */
   power_draw_watts: number | null;
   /** Power limit currently enforced. */
   power_limit_watts: number | null;
@@ -848,7 +848,7 @@ export interface NodeDetail {
 export interface NodeRow {
   /** Time since the data was read. */
   age_seconds: number | null;
-  /** Version of the agent that read the node; null: not read by an agent. */
+  /** Version of AccelScope. Null: not read by an agent. */
   agent_version: string | null;
   /** Id of the cluster. */
   cluster: string;
@@ -882,7 +882,7 @@ export interface NodeRow {
   source: string | null;
   /** `fresh`, `stale`, `incompatible` or `unread`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number | null;
   /** Highest temperature of its devices. */
   temperature_max_celsius: number | null;
@@ -1096,7 +1096,7 @@ export interface PodRow {
   source: string;
   /** `fresh` or `stale`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number;
   /** What differs from the usual behaviour; null: nothing does. */
   unusual: string | null;
@@ -1179,7 +1179,7 @@ export interface ProcessRow {
   started_at: number | null;
   /** `fresh` or `stale`. */
   state: string;
-  /** Time of the reading, in seconds since the epoch. */
+  /** Time of the collection, by the node's clock. */
   taken_at: number;
   /** `compute`, `graphics` or `both`. */
   type: string | null;

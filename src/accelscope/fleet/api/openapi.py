@@ -20,7 +20,7 @@ from accelscope.fleet.api.request_handler import NO_FRAMES
 from accelscope.fleet.api.route import COMMON_PROBLEMS, JSON, ApiRoute, EncodedResponse, Parameter, schema
 from accelscope.fleet.api.summary import IdlePod
 from accelscope.fleet.rows import DeviceRow, PodRow, ProcessRow
-from accelscope.model import Device, Owner, Pod, PodUsage, Process, Snapshot
+from accelscope.model import AgentState, Device, Owner, Pcie, Pod, PodUsage, Process, Snapshot
 from accelscope.model.documentation import Documentation, documentation, objects
 from accelscope.vendors import declarations
 
@@ -59,10 +59,22 @@ _MODEL_TYPES: Mapping[type[Any], tuple[type[Any], ...]] = {
     GpuProcess: (Process, Owner),
 }
 
+# Fields that the model has under another name or in another object.
+MODEL_FIELDS: Mapping[str, tuple[type[Any], str]] = {
+    "agent_version": (AgentState, "version"),
+    "pcie_generation": (Pcie, "generation"),
+    "pcie_link_width": (Pcie, "width"),
+    "pcie_width": (Pcie, "width"),
+    "power_draw_watts": (Device, "power_watts"),
+    "taken_at": (Snapshot, "taken_at"),
+    "version": (AgentState, "version"),
+}
+
+_NULLS = {"agent_version": "not read by an agent"}
+
 # Fields that mean the same in every response and that the model does not describe.
 COMMON_FIELDS: Mapping[str, str] = {
     "age_seconds": "time since the data was read",
-    "agent_version": "version of the agent that read the node; null: not read by an agent",
     "cluster": "id of the cluster",
     "cluster_id": "id of the cluster",
     "containers": "number of containers that use a device or have one allocated",
@@ -80,22 +92,16 @@ COMMON_FIELDS: Mapping[str, str] = {
     "node": "name of the node",
     "node_name": "name of the node",
     "nodes": "number of nodes",
-    "pcie_generation": "current PCIe generation",
-    "pcie_link_width": "current number of PCIe lanes",
-    "pcie_width": "current number of PCIe lanes",
     "pod": "name of the pod",
     "pods": "number of pods",
-    "power_draw_watts": "power drawn",
     "processes": "number of processes",
     "simulated": "true: some or all of the data comes from simulated devices",
     "source": "where the data comes from: `agents`, `exec`, `annotations` or `prometheus`",
     "state": "`fresh` or `stale`",
-    "taken_at": "time of the reading, in seconds since the epoch",
     "temperature_max_celsius": "highest temperature of its devices",
     "total": "number of items",
     "unusual": "what differs from the usual behaviour; null: nothing does",
     "utilization_ratio": "mean over its devices",
-    "version": "version of AccelScope",
 }
 
 
@@ -116,7 +122,7 @@ def _describe(components: Mapping[str, dict[str, Any]]) -> None:
         documented = [documentation(kind) for kind in model_types.get(name, ())]
         for field, declared in component.get("properties", {}).items():
             text = declared.get("description") or _model_text(documented, field, declared)
-            text = text or COMMON_FIELDS.get(field)
+            text = text or COMMON_FIELDS.get(field) or _renamed_text(field)
             if text:
                 declared["description"] = sentence(text)
 
@@ -128,6 +134,14 @@ def _model_text(documented: Sequence[Documentation], field: str, declared: Mappi
             nullable = {"type": "null"} in declared.get("anyOf", ())
             return f"{text} Null: {model.absent[field]}." if nullable and field in model.absent else text
     return None
+
+
+def _renamed_text(field: str) -> str | None:
+    if field not in MODEL_FIELDS:
+        return None
+    kind, name = MODEL_FIELDS[field]
+    null = f" Null: {_NULLS[field]}." if field in _NULLS else ""
+    return documentation(kind).fields[name] + null
 
 
 def response_schemas(routes: Sequence[ApiRoute]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:

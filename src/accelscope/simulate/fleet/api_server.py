@@ -18,7 +18,7 @@ from accelscope.model.wire import read_snapshot
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
 from accelscope.simulate.fleet.description import ClusterSpec
-from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind, active_fault
 from accelscope.simulate.fleet.node import FleetNode, compressed
 from accelscope.simulate.kubernetes.api_server import (
     JSON,
@@ -166,7 +166,7 @@ class FleetCluster:
             self._create(node, 0.0)
 
     def active_fault(self, kind: FleetFaultKind, at: float) -> FleetFault | None:
-        return next((fault for fault in self.faults if fault.kind == kind and fault.active(at)), None)
+        return active_fault(self.faults, kind, at)
 
     def step(self, at: float, since: float) -> None:
         """Updates the objects to the time `at`, in seconds since the fleet started. The last step was at

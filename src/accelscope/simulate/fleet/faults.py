@@ -10,7 +10,7 @@ from typing import Any
 from accelscope.config.document import read_each
 from accelscope.config.values import Choice, Decimal, Text, shown
 from accelscope.simulate.description import read_fault, read_yaml
-from accelscope.simulate.faults import Fault, FaultKind
+from accelscope.simulate.faults import Fault, FaultKind, TimedFault, TimedFaultLog
 from accelscope.simulate.folder import write_text
 from accelscope.simulate.spec import Description, DescriptionError, NodeSpec
 from accelscope.vendors import declarations
@@ -76,8 +76,8 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetFault:
-    """`begin` and `until` are seconds since the fleet started."""
+class FleetFault(TimedFault):
+    """Times are seconds since the fleet started."""
 
     kind: str  # a FleetFaultKind or FaultKind
     cluster: str
@@ -88,14 +88,6 @@ class FleetFault:
     process: str | None = None
     seconds: float | None = None
     schema: str | None = None
-    begin: float = 0.0
-    until: float | None = None
-
-    def active(self, at: float) -> bool:
-        return self.begin <= at and (self.until is None or at < self.until)
-
-    def same_as(self, other: "FleetFault") -> bool:
-        return replace(self, begin=0.0, until=None) == replace(other, begin=0.0, until=None)
 
     def as_device_fault(self, delay: float) -> Fault | None:
         """The fault as one of a simulated node, with `delay` added to its times; None: it is not of a
@@ -112,40 +104,24 @@ class FleetFault:
         )
 
 
-class FleetFaultLog:
-    """All current and past faults: counters that a fault increased must not decrease when it ends."""
-
-    def __init__(self, described: Iterable[FleetFault] = ()) -> None:
-        self._described = tuple(described)
-        self._set: list[FleetFault] = []
-
-    def observe(self, current: Iterable[FleetFault], at: float) -> None:
-        """`current` are the faults that are set now: new ones begin, missing ones end."""
-        current = tuple(current)
-        self._set = [
-            replace(fault, until=at)
-            if fault.until is None and not any(map(fault.same_as, current))
-            else fault
-            for fault in self._set
-        ]
-        for fault in current:
-            if not any(known.until is None and known.same_as(fault) for known in self._set):
-                self._set.append(replace(fault, begin=at, until=None))
+class FleetFaultLog(TimedFaultLog[FleetFault]):
+    """The faults of a fleet."""
 
     def of_cluster(self, cluster: str) -> tuple[FleetFault, ...]:
         """Faults of its API server."""
-        return tuple(fault for fault in self._all() if fault.cluster == cluster and fault.node is None)
+        return tuple(fault for fault in self.faults if fault.cluster == cluster and fault.node is None)
 
     def of_nodes(self) -> dict[tuple[str, str], tuple[FleetFault, ...]]:
         found: dict[tuple[str, str], tuple[FleetFault, ...]] = {}
-        for fault in self._all():
+        for fault in self.faults:
             if fault.node is not None:
                 place = fault.cluster, fault.node
                 found[place] = (*found.get(place, ()), fault)
         return found
 
-    def _all(self) -> tuple[FleetFault, ...]:
-        return (*self._described, *self._set)
+
+def active_fault(faults: Iterable[FleetFault], kind: FleetFaultKind, at: float) -> FleetFault | None:
+    return next((fault for fault in faults if fault.kind == kind and fault.active(at)), None)
 
 
 Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name

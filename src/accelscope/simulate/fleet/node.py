@@ -7,12 +7,13 @@ node runs an agent of its own on a simulated node with that fault, which continu
 
 Five faults are applied to the snapshot instead (`AgentFaults`, `in_schema`):
 
-- reader_hang: the session runs on simulated time, but the agent's deadlines take real time, 2 s for each
-NVIDIA device and 8 s for every reading of npu-smi. Requests to the simulated API server would wait for them.
+- reader_hang: the session runs on simulated time, but the agent's deadlines take real time, up to 8 s for
+  every reading of a tool. Requests to the simulated API server would wait for them.
 - source_down: the agent's watches run in threads on the machine's clock. They report an outage after their
-backoff, a second or more of real time, while simulated time may be minutes further. - reader_garbage: no
-simulated driver returns an unreadable value for a single field. - sink_down: the session runs the agent
-without its sinks. - agent_schema: the agent writes one version of the schema.
+  backoff, a second or more of real time, while simulated time may be minutes further.
+- reader_garbage: no simulated driver returns an unreadable value for a single field.
+- sink_down: the session runs the agent without its sinks.
+- agent_schema: the agent writes one version of the schema.
 """
 
 import json
@@ -44,7 +45,7 @@ from accelscope.model import (
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault
-from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind
+from accelscope.simulate.fleet.faults import FleetFault, FleetFaultKind, active_fault
 from accelscope.simulate.fleet.recording import Frame, Recording, Template, counters, raised, tag_of
 from accelscope.simulate.node import SimulatedNode
 from accelscope.simulate.spec import NodeSpec, Pauses
@@ -85,7 +86,7 @@ class AgentFaults:
         return tuple(fault for fault in self.faults if fault.kind == kind and fault.begin <= self.at)
 
     def active(self, kind: FleetFaultKind) -> FleetFault | None:
-        return next((fault for fault in self.of_kind(kind) if fault.active(self.at)), None)
+        return active_fault(self.faults, kind, self.at)
 
     def readings(self, kind: FleetFaultKind) -> int:
         """The number of readings during faults of that kind, as a counter."""
@@ -408,7 +409,7 @@ class FleetNode:
             self._own_from = self.tick(at)
 
     def active_fault(self, kind: FleetFaultKind, at: float) -> FleetFault | None:
-        return next((fault for fault in self.faults if fault.kind == kind and fault.active(at)), None)
+        return active_fault(self.faults, kind, at)
 
     def close(self) -> None:
         with self._lock:

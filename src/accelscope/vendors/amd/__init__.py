@@ -50,7 +50,7 @@ VENDOR = VendorDeclaration(
     ),
     exporter_labels="dialect:exporter_labels",
     simulated="simulated.driver:VENDOR",
-    words=("amdgpu", "amdsmi", "rocm", "1002"),
+    words=("amdgpu", "amdsmi", "rocm", "kfd", "1002"),
     model_prefix="AMD",
     harmless_throttles=(
         "low_utilization",

@@ -4,7 +4,6 @@ JSON and indented text of amd-smi become the same trees, one for each GPU, so th
 both. `find_error` finds the reason in an output without values.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from accelscope.parsing import ParseError, ParseResult, Rejections, without_halv
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import slot_of
-from accelscope.vendors.common.values import unrecognized_output
+from accelscope.vendors.common.values import after_blanks, decode_json, unrecognized_output
 
 # Indented text, which amd-smi prints without --json: a block of nested names and values for each GPU. It
 # becomes the tree of --json: names in lower case, values as text.
@@ -96,10 +95,8 @@ def _whole_lines(text: str) -> Iterator[str]:
 # JSON as AMD's tools print it: after warnings, several documents in watch mode, possibly truncated.
 
 _OPENING = re.compile(r"^[ \t\ufeff]*([\[{])", re.MULTILINE)
-_BLANKS = re.compile(r"\s*")
 _MOST_ATTEMPTS = 50  # warnings may begin with a bracket too
 _MOST_DOCUMENTS = 1000
-_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def json_documents(text: str) -> Iterator[Document]:
         if opening is None:
             return
         start = opening.start(1)
-        decoded = _decode(text, start)
+        decoded = decode_json(text, start)
         if decoded is None:
             partial = _complete_members(text, start)
             if partial is not None:
@@ -129,14 +126,6 @@ def json_documents(text: str) -> Iterator[Document]:
         found += 1
         value, position = decoded
         yield Document(value)
-
-
-def _decode(text: str, start: int) -> tuple[object, int] | None:
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):  # truncated, not JSON, a number of thousands of digits, too deep
-        return None
-    return value, end
 
 
 def _complete_members(text: str, start: int, depth: int = 2) -> object | None:
@@ -152,15 +141,15 @@ def _complete_members(text: str, start: int, depth: int = 2) -> object | None:
             if found is None:
                 break
             key, position = found
-        position = _after_blanks(text, position)
-        decoded = _decode(text, position)
+        position = after_blanks(text, position)
+        decoded = decode_json(text, position)
         if decoded is None:
             if depth and text[position : position + 1] in ("{", "["):
                 nested = _complete_members(text, position, depth - 1)
                 members.update({} if nested is None else {key: nested})
             break
         value, end = decoded
-        end = _after_blanks(text, end)
+        end = after_blanks(text, end)
         followed = text[end : end + 1] == ","
         if followed or isinstance(value, dict | list):  # a number at the end may lack digits
             members[key] = value
@@ -173,17 +162,12 @@ def _complete_members(text: str, start: int, depth: int = 2) -> object | None:
 
 
 def _decode_key(text: str, position: int) -> tuple[str, int] | None:
-    position = _after_blanks(text, position)
-    decoded = _decode(text, position)
+    position = after_blanks(text, position)
+    decoded = decode_json(text, position)
     if decoded is None or not isinstance(decoded[0], str):
         return None
-    colon = _after_blanks(text, decoded[1])
+    colon = after_blanks(text, decoded[1])
     return (decoded[0], colon + 1) if text[colon : colon + 1] == ":" else None
-
-
-def _after_blanks(text: str, position: int) -> int:
-    match = _BLANKS.match(text, position)
-    return match.end() if match else position
 
 
 # Messages that amd-smi and rocm-smi print instead of values, with a reason for each. Reasons are counted in

@@ -13,6 +13,7 @@ from pathlib import Path
 from accelscope.model import Vendor, device_id, pci_address
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.common.files import entries, read_optional
+from accelscope.vendors.common.values import identifier
 
 _CARD = re.compile(r"card([0-9]{1,6})", re.ASCII)  # without connectors, such as card0-DP-1
 _RENDER_NODE = re.compile(r"renderD[0-9]{1,6}", re.ASCII)
@@ -153,7 +154,7 @@ def _is_bound_to_amdgpu(folder: str, uevent: str) -> bool:
 def _identifier(text: str | None) -> str | None:
     if text is None or quantities.absence(text) is not None or not text.strip("0x"):
         return None
-    return quantities.identifier(text)
+    return identifier(text)
 
 
 def _product_name(text: str | None) -> str | None:

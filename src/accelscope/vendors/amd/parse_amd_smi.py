@@ -11,7 +11,7 @@ from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.documents import Tree
 from accelscope.vendors.amd.draft import AmdDraft
-from accelscope.vendors.common.values import program_name
+from accelscope.vendors.common.values import identifier, program_name
 
 # `amd-smi metric`: measurements of each GPU.
 
@@ -241,13 +241,13 @@ STATIC = "amd-smi static"
 _STATIC_FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("asic.market_name", "model", quantities.name),
     ("board.product_name", "model", quantities.name),
-    ("board.model_number", "part_number", quantities.identifier),
-    ("board.product_number", "part_number", quantities.identifier),
+    ("board.model_number", "part_number", identifier),
+    ("board.product_number", "part_number", identifier),
     ("asic.device_id", "pci_device_id", quantities.pci_device_id),
     ("asic.asic_serial", "uuid", quantities.unique_id),
     ("asic.target_graphics_version", "architecture", quantities.architecture),
-    ("board.product_serial", "serial", quantities.identifier),
-    ("board.product_serial_number", "serial", quantities.identifier),
+    ("board.product_serial", "serial", identifier),
+    ("board.product_serial_number", "serial", identifier),
     ("bus.bdf", "pci_address", pci_address),
     ("bus.max_pcie_width", "pcie.max_width", quantities.lanes),
     ("bus.max_pcie_lanes", "pcie.max_width", quantities.lanes),

@@ -14,14 +14,14 @@ from accelscope.parsing import ParseError, ParseResult, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import DUAL_DIE_CODES, slot_of
-from accelscope.vendors.common.values import program_name
+from accelscope.vendors.common.values import identifier, program_name
 
 # Key in lower case, place in the draft, how to read it. Of several keys for one place the first with a value
 # is used. `gpu memory use (%)` is the utilization of the memory controller, not the fraction of memory in
 # use.
 _FIELDS: tuple[tuple[str, str, quantities.Read], ...] = (
     ("unique id", "uuid", quantities.unique_id),
-    ("serial number", "serial", quantities.identifier),
+    ("serial number", "serial", identifier),
     ("pci bus", "pci_address", pci_address),
     ("card series", "model", quantities.name),
     ("device name", "model", quantities.name),

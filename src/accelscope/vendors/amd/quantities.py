@@ -111,12 +111,6 @@ def name(text: str) -> str | None:
     return None if product is None or re.fullmatch(r"0x[0-9a-f]{1,8}", product, re.IGNORECASE) else product
 
 
-def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a serial number."""
-    match = re.fullmatch(r"\s*([!-~]{1,64})\s*", text)
-    return match and match[1]
-
-
 def pci_device_id(text: str) -> str | None:
     """`0x74a1`, in lower case and with four digits."""
     match = re.fullmatch(r"\s*0x([0-9a-f]{1,4})\s*", text, re.IGNORECASE)

@@ -24,7 +24,7 @@ from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.ascend import key_values, quantities
 from accelscope.vendors.ascend.draft import AscendDraft, die_id, health_of
 from accelscope.vendors.ascend.key_values import CONTROLLERS, Block, blocks_of, chips_of, first_of, key_value
-from accelscope.vendors.common.values import program_name, unrecognized_output
+from accelscope.vendors.common.values import identifier, program_name, unrecognized_output
 
 # Common to the parsers of `npu-smi info -t …`: a block of values becomes a chip.
 
@@ -72,7 +72,7 @@ _BOARD = "npu-smi info -t board"
 
 _BOARD_FIELDS: tuple[Field, ...] = (
     ("uuid", die_id, ("vdie id", "ddie id", "die id")),
-    ("serial", quantities.identifier, ("serial number",)),
+    ("serial", identifier, ("serial number",)),
     ("pci_address", quantities.address, ("pcie bus info",)),
     ("model", quantities.words, ("chip name", "product name")),
     ("pci_device_id", quantities.pci_device_id, ("pci device id",)),

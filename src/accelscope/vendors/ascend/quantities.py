@@ -18,7 +18,6 @@ MIB = 2**20  # npu-smi divides bytes by 1024 twice and calls that MB
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _PCI_DEVICE_ID = re.compile(r"0x[0-9a-f]{4}")
-_WORD = re.compile(r"[!-~]{1,128}")
 
 _MARKERS = {
     "": AbsenceReason.NO_SAMPLE,
@@ -89,13 +88,6 @@ def hertz(text: str) -> float | None:
 def words(text: str) -> str | None:
     """Free text, such as a name or a version. None if characters were lost in decoding."""
     return None if "\ufffd" in text else " ".join(text.split())[:256] or None
-
-
-def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a serial number. A damaged one is rejected, since it could equal
-    that of another chip."""
-    bare = text.strip()
-    return bare if _WORD.fullmatch(bare) else None
 
 
 def pci_device_id(text: str) -> str | None:

@@ -38,8 +38,7 @@ _NATIVE = (
     Label("device", lambda v: v.device.id),
     Label("index", _index),
 )
-# Labels of dcgm-exporter: `device` has its native meaning here, and instances have no series of their own.
-_OMITTED = frozenset({"device", "GPU_I_PROFILE", "GPU_I_ID"})
+_OMITTED = frozenset({"device"})  # it has its native meaning here
 
 # Names of the compute clock.
 _COMPUTE_CLOCKS = ("sm", "graphics", "aicore", "npu", "ne_tensor")
@@ -117,6 +116,12 @@ def openshift(options: Mapping[str, str]) -> Dialect:
     )
 
 
+_EXPORTER_LABELS = ", ".join(
+    f"{vendor.title} GPUs also have the labels of the dialect `{vendor.dialects[0].name}`"
+    for vendor in declarations().values()
+    if vendor.exporter_labels
+)
+
 NOTES = (
     "The other three of the seven names are native families, which are always on the page: "
     "`accelerator_memory_used_bytes`, `accelerator_memory_total_bytes`, `accelerator_temperature_celsius`. "
@@ -127,10 +132,9 @@ NOTES = (
     "names of the dialects `dcgm` or `amd`. Either remove the rules, or [drop the three from the "
     "scrape](switching/dcgm-exporter.md#openshifts-recording-rules).",
     "Devices of every vendor are shown. `vendor`, `device` and `index` are those "
-    "of native families, so that the seven can be joined. NVIDIA GPUs also have the labels of the dialect "
-    "`dcgm` (without its `device`, `GPU_I_PROFILE` and `GPU_I_ID`), AMD GPUs those of the dialect `amd`, "
-    "all others `namespace`, `pod` and `container`. `accelerator_id` is the device's index, as in AMD's "
-    "rules.",
+    f"of native families, so that the seven can be joined. {_EXPORTER_LABELS}, all others `namespace`, "
+    "`pod` and `container`. Instances of GPUs have no series of their own. `accelerator_id` is the device's "
+    "index, as in AMD's rules.",
     "`namespace`, `pod` and `container` name the workload, as in the dialects `dcgm` and `amd`. The chart's "
     "monitors copy them to `exported_namespace`, `exported_pod` and `exported_container`, which NVIDIA's "
     "rules have.",
@@ -142,6 +146,10 @@ NOTES = (
 
 def _gpu_vendors() -> tuple[Vendor, ...]:
     return tuple(Vendor(vendor.name) for vendor in declarations().values() if vendor.makes_gpus)
+
+
+def _first_gpu_vendor() -> str:
+    return next(vendor.title for vendor in declarations().values() if vendor.makes_gpus)
 
 
 def _with_unique_index(view: DeviceView) -> Iterable[DeviceView]:
@@ -210,7 +218,7 @@ def vgpu(_: Mapping[str, str]) -> Dialect:
             "`shares` in the settings file, or a scheduler's annotation).",
             "A pod that is allocated a card and runs nothing on it has 0 in the first two, if the driver "
             "lists processes.",
-            "On a node with GPUs of both vendors only NVIDIA's are shown, because `gpu_id` does not identify "
-            "the vendor. `accelerator_pod_*` contain all.",
+            f"On a node with GPUs of several vendors only {_first_gpu_vendor()}'s are shown, because "
+            "`gpu_id` does not identify the vendor. `accelerator_pod_*` contain all.",
         ),
     )

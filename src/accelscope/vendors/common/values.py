@@ -1,5 +1,6 @@
 """Values in all vendors' outputs: numbers, ranges, program names, unrecognised outputs, growing counters."""
 
+import json
 import re
 from collections.abc import Callable, Hashable, Mapping
 
@@ -31,6 +32,42 @@ def scaled(text: str, units: Mapping[str, float]) -> float | None:
 def between(value: float | None, low: float, high: float) -> float | None:
     """None outside the bounds: a wrapped or uninitialised register, not a measurement."""
     return value if value is not None and low <= value <= high else None
+
+
+_WORD = re.compile(r"\s*([!-~]{1,128})\s*")
+
+
+def words(text: str) -> str | None:
+    """Free text, such as a name or a version. None if characters were lost in decoding."""
+    return None if "\ufffd" in text else text.strip()[:256] or None
+
+
+def identifier(text: str) -> str | None:
+    """One word of printable ASCII, such as a uuid or a serial number. A damaged one is rejected, because it
+    could be that of another device."""
+    match = _WORD.fullmatch(text)
+    return match and match[1]
+
+
+# JSON that may be truncated, or have other text around it.
+
+_DECODER = json.JSONDecoder()
+_BLANKS = re.compile(r"\s*")
+_BLANKS_AND_COMMAS = re.compile(r"[\s,]*")
+
+
+def decode_json(text: str, start: int) -> tuple[object, int] | None:
+    """The value that begins at `start`, and where it ends."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):  # truncated, not JSON, a number of thousands of digits, too deep
+        return None
+    return value, end
+
+
+def after_blanks(text: str, position: int, *, commas: bool = False) -> int:
+    match = (_BLANKS_AND_COMMAS if commas else _BLANKS).match(text, position)
+    return match.end() if match else position
 
 
 # The name of a process from the text that a tool prints.

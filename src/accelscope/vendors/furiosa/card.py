@@ -23,7 +23,7 @@ from accelscope.model import (
 )
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.common.files import link_of, read_text
-from accelscope.vendors.common.values import CounterTimes
+from accelscope.vendors.common.values import CounterTimes, identifier, words
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
@@ -185,12 +185,12 @@ class CardReader:
         address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
         if address is not None and is_gone(self._pci_devices, address):
             raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
-        uuid = attributes.value(f"{folder}/device_uuid", "uuid", draft.identifier)
-        serial = attributes.value(f"{folder}/device_sn", "serial", draft.identifier)
+        uuid = attributes.value(f"{folder}/device_uuid", "uuid", identifier)
+        serial = attributes.value(f"{folder}/device_sn", "serial", identifier)
         kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (draft.architecture(kind) if kind else None) or entry.architecture
         attributes.absent.pop("model", None)  # the driver's class has the family too
-        revision = attributes.value(f"{folder}/soc_rev", "revision", draft.words)
+        revision = attributes.value(f"{folder}/soc_rev", "revision", words)
         attributes.absent.pop("revision", None)  # a detail of the identity that not every driver has
         number = attributes.value(f"{folder}/dev", "device_number", draft.device_number)
         attributes.absent.pop("device_number", None)
@@ -205,8 +205,8 @@ class CardReader:
             pci_address=address,
             device_name=entry.name,
             device_number=number,
-            driver_version=attributes.value(f"{folder}/version", "driver_version", draft.words),
-            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", draft.words),
+            driver_version=attributes.value(f"{folder}/version", "driver_version", words),
+            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", words),
             revision=revision,
         )
 

@@ -1,6 +1,5 @@
 """Tables and documents (JSON, YAML) that furiosa-smi and furiosactl print."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from accelscope.parsing import ParseError, Rejections, without_halves
-from accelscope.vendors.common.values import unrecognized_output
+from accelscope.vendors.common.values import after_blanks, decode_json, unrecognized_output
 
 # Tables that furiosa-smi and furiosactl draw: `|` between cells, rules of `+---+` between rows.
 #
@@ -126,10 +125,8 @@ Fields = Mapping[str, object]  # of one object, by the names of `column_name`
 _OPENING = re.compile(r"^[ \t]*([\[{])", re.MULTILINE)
 _YAML_ITEM = re.compile(r"^- [\w-]{1,40}:(?=\s|$)", re.MULTILINE | re.ASCII)
 _EMPTY_YAML = re.compile(r"\A\s*---\s*\[\]\s*\Z")
-_BLANKS = re.compile(r"[\s,]*")
 _MOST_ATTEMPTS = 20  # log lines begin with brackets too
 _MOST_OBJECTS = 100_000
-_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,27 +174,19 @@ def _from(text: str, start: int, rejected: Rejections) -> Documents | None:
     position = start + 1 if text[start] == "[" else start
     objects: list[Fields] = []
     while len(objects) < _MOST_OBJECTS:
-        position = _after_blanks(text, position)
+        position = after_blanks(text, position, commas=True)
         if text[position : position + 1] != "{":
             break
-        decoded = _decoded(text, position)
-        if decoded is None:
+        decoded = decode_json(text, position)
+        if decoded is None or not isinstance(decoded[0], dict):
             if not objects:
                 return None
             rejected.add(text[position : position + 500], "truncated")
             return Documents(tuple(objects), whole=False)
-        value, position = decoded
+        value, position = decoded[0], decoded[1]
         objects += [{column_name(key): item for key, item in one.items()} for one in _unwrapped(value)]
     ended = text[start] == "{" or text[position : position + 1] == "]"
     return Documents(tuple(objects), whole=ended) if objects or (ended and text[start] == "[") else None
-
-
-def _decoded(text: str, position: int) -> tuple[dict[str, object], int] | None:
-    try:
-        value, end = _DECODER.raw_decode(text, position)
-    except (ValueError, RecursionError):  # cut off, not JSON, a number of thousands of digits, too deep
-        return None
-    return value, end
 
 
 def _unwrapped(value: dict[str, object]) -> list[dict[str, object]]:
@@ -207,11 +196,6 @@ def _unwrapped(value: dict[str, object]) -> list[dict[str, object]]:
         if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
             return inner
     return [value]
-
-
-def _after_blanks(text: str, position: int) -> int:
-    match = _BLANKS.match(text, position)
-    return match.end() if match else position
 
 
 # --- yaml items ------------------------------------------------------------

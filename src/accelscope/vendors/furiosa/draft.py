@@ -10,7 +10,7 @@ from typing import ClassVar
 from accelscope.model import AbsenceReason, Core, Device, Health, Vendor, device_id, pci_address
 from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.common.draft import TEXT_LIMIT, DeviceDraft
-from accelscope.vendors.common.values import between, digits_and_unit, scaled
+from accelscope.vendors.common.values import between, digits_and_unit, identifier, scaled, words
 from accelscope.vendors.furiosa.devfiles import card_index
 
 # Readers of the cells of furiosa-smi and furiosactl. `absence` recognises a marker; `celsius`, `watts` and
@@ -62,18 +62,6 @@ _MAX_INTEGER = 2**63 - 1
 def absence(text: str) -> AbsenceReason | None:
     """The reason that a marker gives, or None if the text is not a marker."""
     return None if len(text) > _CELL_LIMIT else _MARKERS.get(text.strip().casefold())
-
-
-def words(text: str) -> str | None:
-    """Free text, such as a name or a version; None if a wrong encoding has damaged it."""
-    return None if "\ufffd" in text else text.strip()[:256] or None
-
-
-def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a uuid or a serial number. None for a damaged one, which could be
-    another card's."""
-    match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
-    return match and match[1]
 
 
 def architecture(text: str) -> str | None:

@@ -59,7 +59,7 @@ VENDOR = VendorDeclaration(
     ),
     exporter_labels="dcgm:exporter_labels",
     simulated="simulated.driver:VENDOR",
-    words=("nvml", "pynvml", "dcgm", "cuda", "10de"),
+    words=("nvml", "pynvml", "dcgm", "cuda", "xid", "10de"),
     model_prefix="NVIDIA",
     harmless_throttles=(
         "gpu_idle",

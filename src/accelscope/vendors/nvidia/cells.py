@@ -23,6 +23,7 @@ from accelscope.parsing import ParseError
 from accelscope.vendors.common.values import (
     between,
     digits_and_unit,
+    identifier,
     program_in_title,
     scaled,
     unrecognized_output,
@@ -103,18 +104,6 @@ def absence(text: str) -> AbsenceReason | None:
 def is_number(text: str) -> bool:
     """Whether the text is a number, with or without a unit."""
     return digits_and_unit(text) is not None
-
-
-def words(text: str) -> str | None:
-    """Free text, such as a name or a version, unless decoding has damaged it."""
-    return None if "\ufffd" in text else text.strip()[:256] or None
-
-
-def identifier(text: str) -> str | None:
-    """One word of printable ASCII, such as a uuid or a serial number. A damaged one is rejected, because it
-    could be that of another device."""
-    match = re.fullmatch(r"\s*([!-~]{1,128})\s*", text)
-    return match and match[1]
 
 
 def uuid(text: str) -> str | None:

@@ -184,8 +184,8 @@ def _instance_id(view: DeviceView) -> str:
 
 
 def exporter_labels(options: Mapping[str, str]) -> LabelOrder:
-    """The labels without a counters file."""
-    return _labels(options, DEFAULT_LABELS)
+    """The labels without a counters file, of a whole GPU: other dialects have no series of instances."""
+    return _labels(options, DEFAULT_LABELS).without("GPU_I_PROFILE").without("GPU_I_ID")
 
 
 def _labels(options: Mapping[str, str], fields: Iterable[str]) -> LabelOrder:

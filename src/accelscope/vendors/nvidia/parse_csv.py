@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from accelscope.model import AbsenceReason, Device, Process, ProcessType, pci_address
 from accelscope.parsing import ParseError, ParseResult, Rejections
+from accelscope.vendors.common.values import identifier, words
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import absence, is_number, parse_message, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, gpu_id, with_distinct_ids
@@ -138,12 +139,12 @@ Field = tuple[str, str, cells.CellReader]
 FIELDS: tuple[Field, ...] = (
     ("index", "index", cells.count),
     ("uuid", "uuid", cells.uuid),
-    ("serial", "serial", cells.identifier),
+    ("serial", "serial", identifier),
     ("pci.bus_id", "pci_address", pci_address),
-    ("name", "model", cells.words),
-    ("driver_version", "driver_version", cells.words),
-    ("kmd_version", "driver_version", cells.words),
-    ("vbios_version", "firmware_version", cells.words),
+    ("name", "model", words),
+    ("driver_version", "driver_version", words),
+    ("kmd_version", "driver_version", words),
+    ("vbios_version", "firmware_version", words),
     ("pstate", "performance_state", cells.performance_state),
     ("persistence_mode", "persistence_mode", cells.flag),
     ("ecc.mode.current", "ecc_enabled", cells.flag),
@@ -410,7 +411,7 @@ def _process(row: Mapping[str, str], rejected: Rejections) -> Process | None:
         rejected.add(f"used_memory: {row['used_memory']}", "unreadable")
     uuid = cells.uuid(row.get("gpu_uuid", ""))
     serial_cell = row.get("gpu_serial", "")
-    serial = None if cells.absence(serial_cell) else cells.identifier(serial_cell)
+    serial = None if cells.absence(serial_cell) else identifier(serial_cell)
     pci = pci_address(row.get("gpu_bus_id", ""))
     device, partition = None, None
     if uuid is not None and uuid.startswith("MIG-"):

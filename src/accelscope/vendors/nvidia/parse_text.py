@@ -15,6 +15,7 @@ from accelscope.model import (
     pci_address,
 )
 from accelscope.parsing import ParseResult, Rejections
+from accelscope.vendors.common.values import words
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import NvidiaDraft
@@ -104,7 +105,7 @@ def _device(index: str, rest: str) -> NvidiaDraft:
     draft = NvidiaDraft()
     name, bracket, tail = rest.rpartition("(UUID:")
     draft.take("index", index, cells.count, "index")
-    draft.take("model", name if bracket else rest, cells.words, "name")
+    draft.take("model", name if bracket else rest, words, "name")
     if bracket:
         draft.take("uuid", tail.strip().removesuffix(")"), cells.uuid, "uuid")
     return draft
@@ -393,7 +394,7 @@ def _take_gpu(table: _Table, row: list[str]) -> bool:
     if gpu and bus:
         draft = NvidiaDraft()
         draft.take("index", gpu[1], cells.count, "GPU")
-        draft.take("model", gpu[2], cells.words, "Name")
+        draft.take("model", gpu[2], words, "Name")
         draft.take("pci_address", bus[1], pci_address, "Bus-Id")
         if gpu[3] in ("On", "Off"):
             draft.take("persistence_mode", gpu[3], cells.flag, "Persistence-M")

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from accelscope.model import AbsenceReason, Device, Partition, Process, pci_address
 from accelscope.parsing import ParseError, ParseResult, Rejections
+from accelscope.vendors.common.values import identifier, words
 from accelscope.vendors.nvidia import cells
 from accelscope.vendors.nvidia.cells import process_type, program_name
 from accelscope.vendors.nvidia.gpu import THROTTLE_BITS, NvidiaDraft, limit_by_margin
@@ -122,12 +123,12 @@ _LINK = "pci/pci_gpu_link_info"
 # is that of the whole board.
 _PATHS: tuple[tuple[str, str, cells.CellReader], ...] = (
     ("uuid", "uuid", cells.uuid),
-    ("serial", "serial", cells.identifier),
+    ("serial", "serial", identifier),
     ("pci/pci_bus_id", "pci_address", pci_address),
     ("minor_number", "device_name", _device_file),
-    ("product_name", "model", cells.words),
+    ("product_name", "model", words),
     ("product_architecture", "architecture", cells.architecture),
-    ("vbios_version", "firmware_version", cells.words),
+    ("vbios_version", "firmware_version", words),
     ("performance_state", "performance_state", cells.performance_state),
     ("persistence_mode", "persistence_mode", cells.flag),
     ("ecc_mode/current_ecc", "ecc_enabled", cells.flag),
@@ -256,7 +257,7 @@ def _draft(gpu: Element, root: Element, *, row: int, index: int | None) -> Nvidi
     _take_temperature_margins(gpu, draft)
     draft.take("pci_address", gpu.get("id") or None, pci_address, "id")
     for tag in ("driver_version", "kmd_version"):
-        draft.take("driver_version", root.findtext(tag) or None, cells.words, tag)
+        draft.take("driver_version", root.findtext(tag) or None, words, tag)
     remapped = gpu.find("remapped_rows")
     if remapped is not None and len(remapped) == 0:
         draft.take("remapped_rows", remapped.text or None, lambda _: None, "remapped_rows")

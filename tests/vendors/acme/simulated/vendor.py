@@ -102,7 +102,7 @@ class AcmeDriver:
         )
 
     def plugin_device(self, device: int, instance: int | None, own: Hashable) -> PluginDevice:
-        return PluginDevice("acme.com/npu", self._uuid(device), -1)
+        return PluginDevice("acme.com/npu", f"card-{device}", -1)
 
 
 def read_section(section: Section) -> AcmeSpec:
