@@ -222,7 +222,7 @@ class SimulatedCluster:
         self._token_file = self._folder / "token"
         self._bookmark_seconds = bookmark_seconds
         self._stack = ExitStack()
-        self._socket_path = self._folder / "sock"
+        self._socket_path = self._folder / "kubelet.sock"
         self._kubelet: Listener | None = None
 
     def __enter__(self) -> Self:
@@ -317,7 +317,7 @@ class SimulatedCluster:
     def _place_socket(self, stack: ExitStack) -> None:
         if len(str(self._socket_path).encode()) > _LONGEST_SOCKET_PATH:
             short = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubelet-"))
-            self._socket_path = Path(short) / "sock"
+            self._socket_path = Path(short) / "kubelet.sock"
 
     def _pod_resources(self, method: str) -> bytes | None:
         if method != LIST:
