@@ -67,6 +67,11 @@ class DriverSource:
         sharing = find_dies_sharing_power(
             cards, {key for key, gpu in self._gpus.items() if not gpu.shows_power}
         )
+        slots = {card.id: slot_of(card.pci_address or "") for card in cards}
+        measures = not all(
+            card.id in self._gpus and self._gpus[card.id].metrics.replaces_tool for card in cards
+        )
+        self._tools.expect(frozenset(slots.values()), measures=measures)
         report, failures = self._tools.latest(alone=False, until=until)
         gpus, contexts = {}, {}
         for index, card in enumerate(cards):
@@ -75,7 +80,7 @@ class DriverSource:
                 lister = ProcessLister(self._compute, self._open_files, self._monotonic)
                 gpu = Gpu(card, lister, self._clock)
             gpus[card.id] = gpu
-            slot = slot_of(card.pci_address or "")
+            slot = slots[card.id]
             contexts[card.id] = GpuContext(
                 index=index,
                 driver_version=version,
