@@ -1,7 +1,7 @@
 """All AMD GPUs of a node: the files of the amdgpu driver, completed with the output of AMD's tools."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
@@ -73,6 +73,9 @@ class DriverSource:
         )
         self._tools.expect(frozenset(slots.values()), measures=measures)
         report, failures = self._tools.latest(alone=False, until=until)
+        tool_devices: Mapping[str, Device] = {}
+        if report is not None:
+            tool_devices = report.by_slot if measures else report.names_by_slot
         gpus, contexts = {}, {}
         for index, card in enumerate(cards):
             gpu = self._gpus.get(card.id)
@@ -87,7 +90,7 @@ class DriverSource:
                 nodes=nodes.get(slot, ()),
                 shares_power=card.id in sharing,
                 candidates=candidates,
-                tool_device=report.by_slot.get(slot) if report is not None else None,
+                tool_device=tool_devices.get(slot),
             )
         self._gpus, self._contexts = gpus, contexts
         source = "sysfs" if report is None else f"sysfs+{report.source}"

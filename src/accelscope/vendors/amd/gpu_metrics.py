@@ -6,7 +6,7 @@ table. A table of another version or size is not read.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -136,6 +136,7 @@ def parse_table(content: bytes) -> Table | None:
 # Units. A value beyond its limit, or 0 where a running GPU cannot have it, was not measured.
 
 _JOULES_PER_COUNT = 2.0**-16  # AMD's tools multiply by 15.3 µJ, which is this unit rounded
+_NO_ENERGY = (0, 0xFFFF_FFFF)  # the last is of Radeon cards whose firmware does not count
 _MAX_CELSIUS = 250.0
 _MAX_MEGAHERTZ = 60_000
 _LANES = frozenset({1, 2, 4, 8, 12, 16, 32})
@@ -153,20 +154,16 @@ _PCIE_ERRORS = {
     "nak_received": "nak_received",
 }
 _RESIDENCY_NAMES = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
-# Bits of the status that does not depend on the chip, by reason: the kernel's SMU_THROTTLER_*_BIT.
-_BITS: Mapping[str, int] = {
-    reason: sum(1 << bit for bit in bits)
-    for reason, bits in {
-        "ppt": range(8),
-        "tdc": range(16, 24),
-        "socket_thermal": (32, 33, 35, 36, 37),
-        "memory_thermal": (34,),
-        "vr_thermal": (38, 39, 40, 41, 44, 45),
-        "liquid_thermal": (42, 43),
-        "prochot": (46, 47),
-        "ppm": (56,),
-        "fit": (57,),
-    }.items()
+# Bits of the throttle status that does not depend on the chip, by reason. The kernel's names are
+# SMU_THROTTLER_…_BIT. Temperatures without a reason of their own are those of the package.
+THROTTLE_BITS: Mapping[str, Sequence[int]] = {
+    "ppt": (*range(8), 56),  # PPT, SPL, FPPT, SPPT, PPM
+    "tdc": range(16, 24),  # TDC, EDC, APCC
+    "reliability": (57,),  # FIT
+    "socket_thermal": (32, 33, 35, 36, 37, 42, 43),  # GPU, core, edge, hotspot, SoC, liquid
+    "hbm_thermal": (34,),
+    "vr_thermal": (38, 39, 40, 41, 44, 45),
+    "prochot": (46, 47),
 }
 
 
@@ -199,7 +196,8 @@ def _dedicated_values(table: Table, first: Mapping[str, int | None]) -> Iterator
     """Not for APUs: the units of their power and activity depend on the chip."""
     if power := first.get("power"):
         yield "power_watts", float(power)
-    if energy := first.get("energy"):
+    energy = first.get("energy")
+    if energy is not None and energy not in _NO_ENERGY:
         yield "energy_joules", round(energy * _JOULES_PER_COUNT, 6)
     for name, place in (("gfx", "utilization_ratio"), ("umc", "memory_utilization_ratio")):
         yield from _mean(place, [first.get(name)])
@@ -298,10 +296,11 @@ class _Residencies:
         return self._active
 
 
-def _throttles(bits: int, *, server: bool) -> dict[str, bool]:
-    active = {reason: bool(bits & mask) for reason, mask in _BITS.items()}
-    if server:
-        active["hbm_thermal"] = active.pop("memory_thermal")
+def _throttles(status: int, *, hbm: bool) -> dict[str, bool]:
+    """The temperature of other memory than HBM counts as that of the package."""
+    active = {reason: any(status >> bit & 1 for bit in bits) for reason, bits in THROTTLE_BITS.items()}
+    if not hbm:
+        active["socket_thermal"] |= active.pop("hbm_thermal")
     return active
 
 
@@ -346,8 +345,8 @@ class GpuMetrics:
             active = self._residencies.judge(table)
         else:
             bits = table.values.get("bits", (None,))[0]
-            server = any(table.values.get("hbm", ()))
-            active = {} if bits is None else _throttles(bits, server=server)
+            hbm = any(table.values.get("hbm", ()))
+            active = {} if bits is None else _throttles(bits, hbm=hbm)
         found |= {f"throttles.{reason}": value for reason, value in active.items()}
         for place, value in found.items():
             draft.put(place, value)

@@ -6,7 +6,7 @@ visible (a container without the node's /sys, a fork of the driver), the tools a
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -76,6 +76,7 @@ class SmiReport:
     processes: tuple[Process, ...] = ()
     # By PCI slot, the first device of each GPU: further devices are partitions of it.
     by_slot: Mapping[str, Device] = field(default_factory=dict)
+    names_by_slot: Mapping[str, Device] = field(default_factory=dict)  # the same without measured values
     failures: tuple[str, ...] = ()  # reasons of failed runs without which the report is still usable
 
 
@@ -154,7 +155,7 @@ class AmdTools:
 
         self._update_static(self._amd_smi, ["static", "--json"], parse_amd_smi.parse_static)
         if not (self._alone or self._measures):
-            return _make_report("amd-smi", list(self._static), ())
+            return _make_report("amd-smi", self._static, self._static)
         static = {device.index: device for device in self._static}
         measured = _run_and_parse(self._amd_smi, ["metric", "--json"], parse_amd_smi.parse_metric).devices
         if not all(device.index in static for device in measured):
@@ -169,7 +170,7 @@ class AmdTools:
             # The error is ignored: the messages for "no processes" differ between versions.
             output = self._run_optional(["process", "--json"], failures)
             processes = parse_amd_smi.parse_process(output).processes
-        return _make_report("amd-smi", devices, processes, failures)
+        return _make_report("amd-smi", self._static, devices, processes, failures)
 
     def _run_optional(self, arguments: list[str], failures: list[str]) -> str:
         """The output of a run without which the report is still usable. A failure is added to `failures`."""
@@ -185,10 +186,10 @@ class AmdTools:
         if not self._alone:
             arguments = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
             self._update_static(self._rocm_smi, arguments, parse_rocm_smi.parse_rocm_json)
-            return _make_report("rocm-smi", list(self._static), ())
+            return _make_report("rocm-smi", self._static, self._static)
         arguments = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
         parsed = _run_and_parse(self._rocm_smi, arguments, parse_rocm_smi.parse_rocm_json)
-        return _make_report("rocm-smi", list(parsed.devices), parsed.processes)
+        return _make_report("rocm-smi", (), parsed.devices, parsed.processes)
 
     def _update_static(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> None:
         """Names and limits: every ten intervals, and after GPUs were added or removed."""
@@ -253,16 +254,27 @@ def _join_pcie(one: Pcie | None, other: Pcie | None) -> Pcie | None:
 
 
 def _make_report(
-    source: str, devices: list[Device], processes: tuple[Process, ...], failures: Iterable[str] = ()
+    source: str,
+    static: Sequence[Device],
+    devices: Sequence[Device],
+    processes: tuple[Process, ...] = (),
+    failures: Iterable[str] = (),
 ) -> SmiReport:
-    by_slot: dict[str, Device] = {}
+    names = _first_by_slot(static)
+    by_slot = _first_by_slot(devices)
     listed = []
     for device in devices:
-        first = device
-        if device.pci_address is not None:
-            first = by_slot.setdefault(slot_of(device.pci_address), device)
+        first = device if device.pci_address is None else by_slot[slot_of(device.pci_address)]
         listed.append(device if first is device else _without_shared_values(device, first))
-    return SmiReport(source, tuple(listed), processes, by_slot, tuple(failures))
+    return SmiReport(source, tuple(listed), processes, by_slot, names, tuple(failures))
+
+
+def _first_by_slot(devices: Iterable[Device]) -> dict[str, Device]:
+    found: dict[str, Device] = {}
+    for device in devices:
+        if device.pci_address is not None:
+            found.setdefault(slot_of(device.pci_address), device)
+    return found
 
 
 def _has_links(device: Device) -> bool:
