@@ -203,7 +203,7 @@ class ErrorCounters:
     """The error counters of one GPU."""
 
     folder: str  # of the device
-    _files: tuple[str, ...] | None = None
+    _blocks: tuple[str, ...] | None = None  # of the chip, that have a file
     _known: set[tuple[str, str]] = field(default_factory=set)  # counters that were read at least once
     _growth: Growth = field(default_factory=Growth)
     bad_pages: BadPages | None = None
@@ -236,22 +236,21 @@ class ErrorCounters:
         )
 
     def _counts(self, draft: AmdDraft) -> dict[tuple[str, str], int]:
-        if self._files is None:
-            self._files = tuple(file for file in entries(f"{self.folder}/ras") if _FILE.fullmatch(file))
+        if self._blocks is None:
+            found = map(_FILE.fullmatch, entries(f"{self.folder}/ras"))
+            self._blocks = tuple(match[1] for match in found if match is not None)
         counts: dict[tuple[str, str], int] = {}
-        for file in self._files:
-            match = _FILE.fullmatch(file)
-            assert match is not None
+        for block in self._blocks:
             try:
-                text = read_text(f"{self.folder}/ras/{file}")
+                text = read_text(f"{self.folder}/ras/{block}_err_count")
             except OSError as error:
-                draft.miss(f"ecc.uncorrected.{match[1]}", reason_of(error))
+                draft.miss(f"ecc.uncorrected.{block}", reason_of(error))
                 continue
             lines = [line for line in map(_LINE.fullmatch, text.splitlines()) if line is not None]
             for line in lines:
-                counts[match[1], line[1].lower()] = int(line[2])
+                counts[block, line[1].lower()] = int(line[2])
             if not lines:  # while the GPU is being reset, these files contain a message
-                draft.miss(f"ecc.uncorrected.{match[1]}", AbsenceReason.NO_SAMPLE)
+                draft.miss(f"ecc.uncorrected.{block}", AbsenceReason.NO_SAMPLE)
         return counts
 
     def _read_bad_pages(self, draft: AmdDraft) -> BadPages | None:

@@ -80,10 +80,11 @@ class _Block:
 
     def read(self, table: bytes, offset: int = 0) -> Values:
         numbers = self.values.unpack_from(table, offset)
-        return {
-            name: tuple(None if n == empty else n for n in numbers[first : first + count])
-            for name, first, count, empty in self.fields
-        }
+        values: dict[str, tuple[int | None, ...]] = {}
+        for name, first, count, empty in self.fields:
+            part = numbers[first : first + count]
+            values[name] = tuple(None if n == empty else n for n in part) if empty in part else part
+        return values
 
 
 @cache
@@ -171,7 +172,8 @@ def _values(table: Table) -> Iterator[tuple[str, Any]]:
     """The places of a draft, with their values."""
     format_, _ = table.version
     first = {
-        name: next((n for n in numbers if n is not None), None) for name, numbers in table.values.items()
+        name: numbers[0] if len(numbers) == 1 else next((n for n in numbers if n is not None), None)
+        for name, numbers in table.values.items()
     }
     per_degree = 1 if format_ == 1 else 100
     for name, sensor in _TEMPERATURES.items():
