@@ -177,7 +177,7 @@ class Pcie:
     receive_bytes_per_second: float | None = None
     """Throughput from the host to the device. Absent: not reported, or the driver reports a counter."""
     bytes_per_second: float | None = None
-    """AMD: throughput in both directions together, where `amd-smi` reports only the sum."""
+    """AMD: throughput in both directions together. Its driver reports only the sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -987,7 +987,7 @@ export interface Partition {
 }
 
 export interface Pcie {
-  /** AMD: throughput in both directions together, where `amd-smi` reports only the sum. */
+  /** AMD: throughput in both directions together. Its driver reports only the sum. */
   bytes_per_second: number | null;
   /** Current PCIe generation of the link. */
   generation: number | null;
