@@ -197,7 +197,7 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
             "width": 16,
             "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if values else _NA,
             "replay_count": reading.pcie_replays if values else _NA,
-            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if values and card.xccs > 1 else _NA,
+            "bandwidth": _value(reading.pcie_megabits, "Mb/s") if values and card.xccs > 1 else _NA,
             "nak_sent_count": 0 if values and card.ras_blocks else _NA,
             "nak_received_count": 0 if values and card.ras_blocks else _NA,
         },
@@ -271,11 +271,6 @@ def _blocks(reading: GpuReading) -> dict[str, Any]:
         }
         for block, (uncorrected, corrected) in reading.errors.items()
     }
-
-
-def pcie_megabits(reading: GpuReading) -> int:
-    """PCIe traffic in both directions, in proportion to memory traffic."""
-    return 40 * reading.memory_busy_percent
 
 
 def _memory(gpu: LogicalGpu) -> dict[str, Any]:
