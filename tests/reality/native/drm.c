@@ -1,8 +1,9 @@
-/* LD_PRELOAD for programs that read AMD GPUs through libdrm: answers its ioctls from a simulated node's /sys.
+/* LD_PRELOAD for programs that ask AMD's drivers: answers their ioctls from a simulated node's /sys.
  *
  * A device file of the kernel cannot be simulated by a plain file, so this library stands in for it: the plain files
- * /dev/dri/cardN and renderDN of a simulated node appear as character devices 226:N, and an ioctl on one of them is
- * answered from the files of its GPU under /sys. A value that has no file there comes from the table of chips below,
+ * /dev/dri/cardN and renderDN of a simulated node appear as character devices 226:N, and an ioctl on one of them, as
+ * libdrm makes them, is answered from the files of its GPU under /sys. So is the one ioctl of the compute driver,
+ * /dev/kfd, that monitoring programs use: the free memory of a GPU or partition. A value that has no file there comes from the table of chips below,
  * or stays 0, as for a kernel that does not report it.
  *
  *   gcc -O2 -Wall -Wextra -Werror -shared -fPIC -o drm.so drm.c -ldl
@@ -50,9 +51,10 @@ static int text_of(const char *folder, const char *name, char *text, size_t size
     if (file == NULL)
         return -1;
     size_t length = fread(text, 1, size - 1, file);
+    int failed = ferror(file);
     text[length] = 0;
     fclose(file);
-    return 0;
+    return failed ? -1 : 0;
 }
 
 static uint64_t number_of(const char *folder, const char *name, int base) {
@@ -193,6 +195,11 @@ struct vbios {
 #define VERSION _IOWR('d', 0x00, struct version)
 #define GET_CLIENT _IOWR('d', 0x05, struct client)
 #define GET_CAPABILITY _IOWR('d', 0x0c, struct capability)
+struct free_memory {
+    uint64_t available;
+    uint32_t gpu_id, pad;
+};
+#define FREE_MEMORY _IOWR('K', 0x23, struct free_memory)
 #define QUERY _IOW('d', 0x45, struct query)
 enum {
     WORKS = 0x00,
@@ -343,14 +350,32 @@ static int minor_of(const char *path) {
     return minor;
 }
 
-static int minor_of_open(int descriptor) {
-    char link[64], path[PATH_MAX];
+static const char *path_of(int descriptor) {
+    static _Thread_local char path[PATH_MAX];
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length <= 0)
-        return -1;
-    path[length] = 0;
-    return minor_of(path);
+    path[length < 0 ? 0 : length] = 0;
+    return path;
+}
+
+static int give_free_memory(struct free_memory *asked) {
+    const char *nodes = "/sys/class/kfd/kfd/topology/nodes";
+    DIR *folder = opendir(nodes);
+    int failed = EINVAL;
+    for (struct dirent *entry; failed && folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char node[PATH_MAX], text[256];
+        snprintf(node, sizeof node, "%s/%s", nodes, entry->d_name);
+        if (entry->d_name[0] == '.' || number_of(node, "gpu_id", 10) != asked->gpu_id)
+            continue;
+        if (text_of(node, "mem_banks/0/properties", text, sizeof text))
+            break;
+        asked->available = property_of(text, "size_in_bytes") - number_of(node, "mem_banks/0/used_memory", 10);
+        failed = 0;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return failed ? refuse(failed) : 0;
 }
 
 int ioctl(int descriptor, unsigned long request, ...) {
@@ -361,7 +386,9 @@ int ioctl(int descriptor, unsigned long request, ...) {
     va_start(arguments, request);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
-    int minor = _IOC_TYPE(request) == 'd' ? minor_of_open(descriptor) : -1;
+    if (request == FREE_MEMORY && strcmp(path_of(descriptor), "/dev/kfd") == 0)
+        return give_free_memory(argument);
+    int minor = _IOC_TYPE(request) == 'd' ? minor_of(path_of(descriptor)) : -1;
     if (minor < 0)
         return kernel(descriptor, request, argument);
     struct gpu gpu;
@@ -418,7 +445,7 @@ int ioctl(int descriptor, unsigned long request, ...) {
             next = (int (*)(int, struct type *))dlsym(RTLD_NEXT, #function); \
         int failed = next(descriptor, status); \
         if (!failed && S_ISREG(status->st_mode)) \
-            AS_DEVICE(minor_of_open(descriptor), status) \
+            AS_DEVICE(minor_of(path_of(descriptor)), status) \
         return failed; \
     }
 BY_PATH(stat, stat)

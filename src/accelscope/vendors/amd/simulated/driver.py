@@ -7,7 +7,7 @@ from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
 from accelscope.vendors.amd.simulated import kernel_files, kfd, tools
-from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
+from accelscope.vendors.amd.simulated.gpu import THROTTLE_CAUSES, GpuDynamics, GpuReading, gpus_of
 from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
 
 # Errors of the tools. rocm-smi exits with 0 for most of them.
@@ -88,7 +88,8 @@ class AmdDriver:
 
     def _driver_files(self, listed: tuple[GpuReading, ...]) -> Iterator[tuple[str, Content]]:
         spec = self._spec
-        yield "sys/bus/pci/drivers/amdgpu", Folder()
+        if not listed:
+            yield "sys/bus/pci/drivers/amdgpu", Folder()
         yield "sys/module/amdgpu/refcnt", "12\n"
         yield "sys/module/amdgpu/initstate", "live\n"
         if spec.driver_version is not None:
@@ -136,12 +137,14 @@ VENDOR = SimulatedVendor(
                 FaultKind.VANISHED,
                 FaultKind.HANG,
                 FaultKind.HOT,
+                FaultKind.THROTTLED,
                 FaultKind.ECC_STORM,
                 FaultKind.DRIVER_NOT_LOADED,
                 *TOOL_FAULTS,
             }
         ),
         errors=tuple(AMD_SMI_ERRORS),
+        causes=THROTTLE_CAUSES,
         tools=TOOLS,
     ),
     settings={"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},

@@ -249,7 +249,7 @@ class GpuReading:
     pcie_replays: int
     errors: Mapping[str, tuple[int, int]]  # by block: uncorrectable, correctable
     bad_pages: int
-    throttled: bool  # by heat
+    throttle_causes: frozenset[str]  # of the present
     uptime_nanoseconds: int  # of the node
     cycles: int
     activity_sum: int  # percents of all cycles
@@ -329,6 +329,7 @@ class GpuDynamics:
         card = self._gpu.card
         active = {fault.kind for fault in faults if fault.active(at)}
         hot = FaultKind.HOT in active
+        causes = frozenset(cause for fault in faults if fault.active(at) and (cause := _cause(fault)))
         load = self._load.mean(at)
         parts = tuple(self._part(part, at) for part in self._gpu.parts)
         edge = card.crit_celsius + 2.0 if hot else self._celsius(at)
@@ -339,20 +340,20 @@ class GpuDynamics:
             fault=next((str(kind) for kind in _DEVICE_FAULTS if kind in active), None),
             busy_percent=min(100, round(100 * load)),
             memory_busy_percent=min(100, round(100 * self._memory_traffic(at))),
-            vram_used_bytes=sum(part.vram_used_bytes for part in parts) + _DRIVER_BYTES,
+            vram_used_bytes=sum(part.vram_used_bytes for part in parts),
             edge_millicelsius=round(edge) * 1000,
             junction_millicelsius=round(edge + 4 + 10 * load) * 1000,
             memory_millicelsius=round(edge * 0.93) * 1000,
             power_microwatts=int(self._power.mean(at)) * 1_000_000,
             energy_microjoules=int(1e6 * (self._power.joules(at) + self._between(1e6, 9e8, "energy"))),
-            sclk_mhz=clock * 6 // 10 if hot else clock,
+            sclk_mhz=clock * 6 // 10 if causes else clock,
             mclk_mhz=card.mclk_mhz[-1] if load > _BUSY else card.mclk_mhz[0],
             millivolts=card.gfx_millivolts,
             fan_percent=None if card.fan_rpm is None else self._fan_percent(edge),
             pcie_replays=int(self._between(0, 4, "replays")),
             errors=self._errors(at, faults),
             bad_pages=sum(int(s // _STORM_SECONDS_PER_PAGE) for s in _storms(faults, at)),
-            throttled=hot,
+            throttle_causes=causes,
             uptime_nanoseconds=int(1e9 * (uptime_at_start(self._gpu.seed) + at)),
             cycles=int(_CYCLES * (at + self._between(1e4, 9e5, "driver age"))),
             activity_sum=self._sum("activity", self._load.total(at)),
@@ -384,13 +385,17 @@ class GpuDynamics:
         return before + int(100 * _CYCLES * load_seconds)
 
     def _throttle_cycles(self, at: float, faults: Sequence[Fault]) -> dict[str, int]:
-        """Heat is the only cause that is simulated; the others have happened before."""
+        """Each cause has throttled the GPU for some time before simulated time 0."""
         seed, slot = self._gpu.seed, self._gpu.slot
-        cycles = {
-            cause: identity.whole(0, 9000, seed, "amd", "throttled", cause, slot) for cause in THROTTLE_CAUSES
+        lasting = {
+            cause: [fault.seconds(at) for fault in faults if _cause(fault) == cause]
+            for cause in THROTTLE_CAUSES
         }
-        cycles["socket_thermal"] += int(_CYCLES * sum(lasted(faults, FaultKind.HOT, at)))
-        return cycles
+        return {
+            cause: identity.whole(0, 9000, seed, "amd", "throttled", cause, slot)
+            + int(_CYCLES * sum(seconds))
+            for cause, seconds in lasting.items()
+        }
 
     def _video_percent(self, at: float) -> int:
         specs = [(p.curve.mean(at), p.process.spec) for p in self._placements if p.curve.runs_at(at)]
@@ -427,7 +432,8 @@ class GpuDynamics:
             part=part,
             busy_percent=min(100, round(100 * sum(p.curve.mean(at) for p in here))),
             activity_sum=self._sum("activity", self._part_total(part, at), part.number),
-            vram_used_bytes=sum(process.vram_bytes for process in processes),
+            vram_used_bytes=sum(process.vram_bytes for process in processes)
+            + _DRIVER_BYTES // len(self._gpu.parts),
             processes=processes,
         )
 
@@ -454,6 +460,10 @@ class GpuDynamics:
 def _load_of(gpu: Gpu, placements: Sequence[Placement]) -> DeviceLoad:
     share = 1 / len(gpu.parts)
     return DeviceLoad((p, share) for p in placements if p.device == gpu.slot)
+
+
+def _cause(fault: Fault) -> str | None:
+    return "socket_thermal" if fault.kind is FaultKind.HOT else fault.cause
 
 
 def _storms(faults: Sequence[Fault], at: float) -> tuple[float, ...]:

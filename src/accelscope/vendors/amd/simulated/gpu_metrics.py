@@ -3,7 +3,7 @@
 The layouts are those of the kernel's kgd_pp_interface.h. A value that the chip does not measure is all ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct, pack
 
 from accelscope.vendors.amd.simulated.gpu import GpuReading
@@ -21,10 +21,15 @@ _PROCESSORS, _CLOCKS, _LINKS, _PARTITIONS, _HBM_STACKS = 8, 4, 8, 8, 4
 _IDLE_SOC, _IDLE_VIDEO, _IDLE_DECODER = 28, 29, 22  # MHz
 _BANDWIDTH = 5300  # GB/s, of an MI300X
 
-# Throttle status: bits of the chip, and of the driver, which are the same for all chips.
-_ALDEBARAN_TEMPERATURE, _ALDEBARAN_POWER = 4, 0
-_NAVI_TEMPERATURE, _NAVI_POWER = 1, 11
-_ANY_POWER, _ANY_TEMPERATURE, _ANY_HOTSPOT = 0, 32, 36
+# Throttle status by cause: bits of the chip, and those of the driver, which mean the same for all chips.
+_STATUS = {
+    Family.INSTINCT: {"ppt": 0, "socket_thermal": 6, "hbm_thermal": 7, "vr_thermal": 11},
+    Family.RADEON: {"ppt": 16, "socket_thermal": 1, "hbm_thermal": 4, "vr_thermal": 5},
+}
+_COMMON_STATUS = {
+    Family.INSTINCT: {"ppt": 0, "socket_thermal": 32, "hbm_thermal": 34, "vr_thermal": 38},
+    Family.RADEON: {"ppt": 0, "socket_thermal": 36, "hbm_thermal": 34, "vr_thermal": 38},
+}
 
 
 def gpu_metrics(spec: AmdSpec, reading: GpuReading, *, repeats_power: bool) -> bytes:
@@ -63,7 +68,6 @@ class _Table:
 def _version_1_3(reading: GpuReading, *, has_power: bool) -> bytes:
     card = reading.gpu.card
     instinct = card.family is Family.INSTINCT
-    hot, capped = reading.throttled, False
     table = _Table(1, 3)
     vr = reading.vr_millicelsius // 1000
     table.add(2, reading.edge_millicelsius // 1000, reading.junction_millicelsius // 1000)
@@ -77,8 +81,7 @@ def _version_1_3(reading: GpuReading, *, has_power: bool) -> bytes:
     table.add(8, reading.uptime_nanoseconds)
     for _average_then_current in range(2):
         table.add(2, reading.sclk_mhz, _IDLE_SOC, reading.mclk_mhz, *(0,) * 4)
-    mine = (_ALDEBARAN_TEMPERATURE, _ALDEBARAN_POWER) if instinct else (_NAVI_TEMPERATURE, _NAVI_POWER)
-    table.add(4, hot << mine[0] | capped << mine[1])
+    table.add(4, _status(_STATUS, reading))
     table.add(2, reading.fan_rpm or 0, PCIE_LANES, _GT_PER_SECOND[card.pcie_generation], None)
     if instinct:
         table.add(4, reading.activity_sum, reading.memory_activity_sum)
@@ -89,8 +92,14 @@ def _version_1_3(reading: GpuReading, *, has_power: bool) -> bytes:
         table.array(2, (), _HBM_STACKS)
         table.add(8, None)
     table.add(2, None, None if instinct else reading.millivolts, None, None)
-    table.add(8, hot << (_ANY_TEMPERATURE if instinct else _ANY_HOTSPOT) | capped << _ANY_POWER)
+    table.add(8, _status(_COMMON_STATUS, reading))
     return table.finish()
+
+
+def _status(bits: Mapping[Family, Mapping[str, int]], reading: GpuReading) -> int:
+    """These chips have no bit for an external signal (prochot)."""
+    own = bits[reading.gpu.card.family]
+    return sum(1 << own[cause] for cause in reading.throttle_causes if cause in own)
 
 
 def _version_1_5(reading: GpuReading) -> bytes:
@@ -151,6 +160,7 @@ def _add_partitions(table: _Table, reading: GpuReading) -> None:
     engines = max(1, VIDEO_ENGINES // len(reading.parts))
     for number in range(_PARTITIONS):
         part = reading.parts[number] if number < len(reading.parts) else None
+        table.add(8)  # a structure of its own, which begins where its largest fields may
 
         def of_part(values: Sequence[int]) -> Sequence[int]:
             return values if part is not None else ()  # noqa: B023 - called at once

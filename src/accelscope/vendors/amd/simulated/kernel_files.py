@@ -15,8 +15,8 @@ _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
 _GTT_BYTES = 64 << 30
 _PAGE_BYTES = 0x1000
 # The driver reads some files from the GPU. For a lost or suspended GPU, a folder in their place makes reading
-# them fail. If the GPU hangs, this file blocks.
-_HANGING = "gpu_busy_percent"
+# them fail. If the GPU hangs, these files block.
+_HANGING = ("gpu_busy_percent", "gpu_metrics")
 _AMD = 0x1002
 # Bits of the blocks with error counters, in ras/features.
 _RAS_BITS = {"umc": 0, "sdma": 1, "gfx": 2, "mmhub": 3, "pcie_bif": 5, "hdp": 6, "xgmi_wafl": 7}
@@ -142,15 +142,16 @@ def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
 
 def hive_files(readings: Sequence[GpuReading]) -> Iterator[File]:
     """The hive belongs to its first GPU; the others have a link to it."""
-    linked = [reading.gpu for reading in readings if reading.gpu.hive is not None]
-    for gpu in linked:
-        hive = f"{linked[0].folder}/xgmi_hive_info"
+    linked = [(reading.gpu, id_) for reading in readings if (id_ := reading.gpu.hive) is not None]
+    for gpu, id_ in linked:
+        first = linked[0][0]
+        hive = f"{first.folder}/xgmi_hive_info"
         yield _link(f"{hive}/node{gpu.slot + 1}", gpu.folder)
-        if gpu is linked[0]:
-            yield f"{hive}/xgmi_hive_id", f"{gpu.hive}\n"
+        if gpu is first:
+            yield f"{hive}/xgmi_hive_id", f"{id_}\n"
         else:
             yield _link(f"{gpu.folder}/xgmi_hive_info", hive)
-        yield f"{gpu.folder}/xgmi_device_id", f"{gpu.hive + gpu.slot & 2**64 - 1}\n"
+        yield f"{gpu.folder}/xgmi_device_id", f"{id_ + gpu.slot & 2**64 - 1}\n"
         yield f"{gpu.folder}/xgmi_physical_id", f"{gpu.slot}\n"
         yield f"{gpu.folder}/xgmi_error", "0\n"
     for reading in readings:
@@ -192,10 +193,8 @@ def _constant_files(gpu: Gpu) -> Iterator[tuple[str, str]]:
     if gpu.spec.compute_partition is not None:
         yield "current_compute_partition", f"{gpu.spec.compute_partition}\n"
         yield "current_memory_partition", f"{gpu.spec.memory_partition}\n"
-    if card.family is not Family.APU:
-        speed = f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
-        yield "max_link_speed", speed
-        yield "max_link_width", f"{PCIE_LANES}\n"
+    yield "max_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+    yield "max_link_width", f"{PCIE_LANES}\n"
 
 
 def _measured_files(
@@ -208,10 +207,11 @@ def _measured_files(
     yield f"{folder}/subsystem", Link("../../../../../class/hwmon")
     sensors = ((f"{folder}/{name}", text) for name, text in _sensors(reading, repeats_power))
     table = gpu_metrics(spec, reading, repeats_power=repeats_power)
-    for name, text in (*_values(reading), *sensors, ("gpu_metrics", table)):
+    files: list[tuple[str, Content]] = [*_values(reading), *sensors, ("gpu_metrics", table)]
+    for name, text in files:
         if unreadable and not name.endswith("_label"):
             yield name, Folder()
-        elif name == _HANGING and reading.fault == FaultKind.HANG:
+        elif name in _HANGING and reading.fault == FaultKind.HANG:
             yield name, Blocking()
         else:
             yield name, text
@@ -220,10 +220,10 @@ def _measured_files(
 def _values(reading: GpuReading) -> Iterator[tuple[str, str]]:
     card = reading.gpu.card
     yield "gpu_busy_percent", f"{reading.busy_percent}\n"
+    yield "current_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+    yield "current_link_width", f"{PCIE_LANES}\n"
     if card.family is not Family.APU:
         yield "mem_busy_percent", f"{reading.memory_busy_percent}\n"
-        yield "current_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
-        yield "current_link_width", f"{PCIE_LANES}\n"
         yield "pcie_replay_count", f"{reading.pcie_replays}\n"
     yield "mem_info_vram_used", f"{reading.vram_used_bytes}\n"
     yield "mem_info_vis_vram_used", f"{reading.vram_used_bytes}\n"

@@ -197,7 +197,8 @@ def compute_files(readings: Iterable[GpuReading]) -> Iterator[File]:
         for process in part.processes:
             if process.computes:
                 used.setdefault(process.pid, {})[part.part.gpu_id] = process
-    yield f"{_KFD}/proc", Folder()
+    if not used:
+        yield f"{_KFD}/proc", Folder()
     for pid, places in used.items():
         folder = f"{_KFD}/proc/{pid}"
         yield f"{folder}/pasid", f"{pasid_of(pid)}\n"

@@ -290,7 +290,7 @@ def _memory(gpu: LogicalGpu) -> dict[str, Any]:
 def _throttle(gpu: LogicalGpu) -> dict[str, Any]:
     if not gpu.first or gpu.silent:
         return {f"{name}_violation_status": _NA for name in _VIOLATIONS}
-    active = {"socket_thermal"} if gpu.reading.throttled else set()
+    active = gpu.reading.throttle_causes
     states = {name: "ACTIVE" if name in active else "NOT ACTIVE" for name in _VIOLATIONS}
     return {f"{name}_violation_status": state for name, state in states.items()}
 
