@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accelscope.simulate.faults import FaultKind
-from accelscope.vendors.amd.simulated.gpu import GpuReading, PartReading
+from accelscope.vendors.amd.simulated.gpu import THROTTLE_CAUSES, GpuReading, PartReading
 from accelscope.vendors.amd.simulated.spec import AmdSpec, Family
 
 _MIB = 1 << 20
@@ -17,7 +17,6 @@ _LINK_GIGABITS = 32
 _JOULES_PER_COUNT = 15.3e-6  # the tool rounds the driver's unit, 2^-16 J
 _JPEG_ENGINES = 40
 _VIDEO_ENGINES = 4
-_VIOLATIONS = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
             "width": 16,
             "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if values else _NA,
             "replay_count": reading.pcie_replays if values else _NA,
-            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if values and card.xccs > 1 else _NA,
+            "bandwidth": _value(reading.pcie_megabits, "Mb/s") if values and card.xccs > 1 else _NA,
             "nak_sent_count": 0 if values and card.ras_blocks else _NA,
             "nak_received_count": 0 if values and card.ras_blocks else _NA,
         },
@@ -213,11 +212,11 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
         },
         "energy": {
             "total_energy_consumption": _value(round(reading.energy_counts * _JOULES_PER_COUNT, 3), "J")
-            if values and card.family is Family.INSTINCT
+            if values and reading.energy_counts is not None
             else _NA
         },
         "mem_usage": _memory(gpu),
-        "throttle": _throttle(gpu) if card.xccs > 1 else _NA,
+        "throttle": _throttle(gpu) if card.xccs > 1 and spec.metrics_revision > 5 else _NA,
     }
 
 
@@ -273,11 +272,6 @@ def _blocks(reading: GpuReading) -> dict[str, Any]:
     }
 
 
-def pcie_megabits(reading: GpuReading) -> int:
-    """PCIe traffic in both directions, in proportion to memory traffic."""
-    return 40 * reading.memory_busy_percent
-
-
 def _memory(gpu: LogicalGpu) -> dict[str, Any]:
     """The first partition has the memory of the whole GPU."""
     part, reading = gpu.part, gpu.reading
@@ -294,10 +288,13 @@ def _memory(gpu: LogicalGpu) -> dict[str, Any]:
 
 def _throttle(gpu: LogicalGpu) -> dict[str, Any]:
     if not gpu.first or gpu.silent:
-        return {f"{name}_violation_status": _NA for name in _VIOLATIONS}
-    active = {"socket_thermal"} if gpu.reading.throttled else set()
-    states = {name: "ACTIVE" if name in active else "NOT ACTIVE" for name in _VIOLATIONS}
-    return {f"{name}_violation_status": state for name, state in states.items()}
+        return {f"{name}_violation_status": _NA for name in THROTTLE_CAUSES}
+    active = gpu.reading.throttle_causes
+    sums = {f"{name}_accumulated": cycles for name, cycles in gpu.reading.throttle_cycles.items()}
+    states = {
+        f"{name}_violation_status": "ACTIVE" if name in active else "NOT ACTIVE" for name in THROTTLE_CAUSES
+    }
+    return {"accumulation_counter": gpu.reading.cycles, **sums, **states}
 
 
 def _processes(gpu: LogicalGpu) -> dict[str, Any]:
@@ -341,12 +338,12 @@ def _links(gpu: LogicalGpu, linked: list[LogicalGpu]) -> dict[str, Any]:
 def _link(gpu: LogicalGpu, other: LogicalGpu) -> Mapping[str, Any]:
     if other is gpu:
         return {"gpu": other.index, "bdf": other.bdf, "read": _NA, "write": _NA}
-    moved = (gpu.reading.energy_microjoules + other.reading.energy_microjoules) // 10**9
+    [link] = [link for link in gpu.reading.xgmi if link.peer == other.reading.gpu.slot]
     return {
         "gpu": other.index,
         "bdf": other.bdf,
-        "read": _value(moved, "KB"),
-        "write": _value(moved + gpu.index, "KB"),
+        "read": _value(link.read_kilobytes, "KB"),
+        "write": _value(link.written_kilobytes, "KB"),
     }
 
 
@@ -445,7 +442,7 @@ def _measured(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
     if card.junction_sensor:
         values["Temperature (Sensor junction) (C)"] = f"{reading.junction_millicelsius / 1000:.1f}"
         values["Temperature (Sensor memory) (C)"] = f"{reading.memory_millicelsius / 1000:.1f}"
-    if card.family is Family.INSTINCT:
+    if reading.energy_counts is not None:
         values["Accumulated Energy (uJ)"] = f"{reading.energy_counts * 15.3:.1f}"
     if reading.fan_percent is not None:
         values["Fan speed (%)"] = str(reading.fan_percent)
