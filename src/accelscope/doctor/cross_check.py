@@ -388,6 +388,7 @@ def _explained(
             unexplained.append(comparison)
         else:
             explained.setdefault(known.explanation, []).append(comparison)
+    unexplained.sort(key=lambda comparison: (comparison.device.index is None, comparison.device.index or 0))
     return explained, unexplained
 
 

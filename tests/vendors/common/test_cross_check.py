@@ -173,6 +173,7 @@ def test_values_of_one_side_are_counted_and_not_judged() -> None:
         ("power_watts", 300.0, 400.0, "run doctor again"),
         ("memory_total_bytes", 80 * 2**30, 80 * 10**9, "gibibytes"),
         ("utilization_ratio", 0.5, 50.0, "percent"),
+        ("memory_total_bytes", 80 * 2**30, 79 * 2**30, "different facts"),
         ("uuid", "GPU-a", "GPU-b", "different facts"),
         ("mig_enabled", True, False, "state"),
         ("index", 1, 8, "number them differently"),

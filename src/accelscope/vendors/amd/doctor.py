@@ -329,20 +329,22 @@ _KNOWN = (
         explanation="the driver's file contains the name of the board, the tool prints the market name",
     ),
     KnownDifference(
-        fields=("numa_node",),
-        explanation="the tools print 0 for a GPU without a NUMA node",
-        applies=lambda _, tool: tool == 0,
-    ),
-    KnownDifference(
         fields=("energy_joules",),
         explanation="the tools multiply the counter by 15.3 µJ, its unit is 15.259 µJ",
         applies=lambda reader, tool: 0 < tool - reader <= 0.004 * tool,
     ),
     KnownDifference(
         fields=("index",),
-        explanation="amd-smi counts each partition as a GPU",
+        explanation="the tools count each partition as a GPU",
         applies=lambda reader, tool: reader < tool,
         of=lambda gpu: bool(gpu.partitions),
+    ),
+    KnownDifference(
+        fields=("architecture",),
+        explanation="rocm-smi 6.1 prints a zero too many in the architecture of a Radeon GPU",
+        applies=lambda reader, tool: (
+            len(tool) == len(reader) + 1 and tool.replace("0", "") == reader.replace("0", "")
+        ),
     ),
     KnownDifference(
         fields=("memory_total_bytes",),

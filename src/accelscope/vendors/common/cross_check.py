@@ -333,6 +333,7 @@ _FACTORS = (
     (2**20 / 1e6, "mebibytes in one and megabytes in the other"),
     (2**30 / 1e9, "gibibytes in one and gigabytes in the other"),
 )
+_FIXED = ("*_total_bytes", "power_limit*", "temperature_s*", "*.max_*")
 _COUNTS = ("ecc.*", "errors.*", "retired_pages.*", "remapped_rows.*", "*_total")
 
 
@@ -351,4 +352,5 @@ def hint_of(comparison: Comparison) -> str:
     is_count = any(fnmatchcase(comparison.place, pattern) for pattern in _COUNTS)
     if is_count:
         return Hint.COUNT
-    return Hint.EXACT if comparison.tolerance == EXACT else Hint.MOVING
+    is_fixed = any(fnmatchcase(comparison.place, pattern) for pattern in _FIXED)
+    return Hint.EXACT if is_fixed or comparison.tolerance == EXACT else Hint.MOVING
