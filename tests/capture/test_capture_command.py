@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 from tests.costless import costless
+from tests.programs import script
 
 from accelscope import capture
 from accelscope.cli.main import main
@@ -161,6 +162,41 @@ def test_a_device_has_the_same_id_in_all_files(
     assert {process.device for process in processes} <= ids[0]
 
 
+def test_the_archive_contains_the_comparison_of_readers_and_tools(
+    archives: tuple[dict[str, str], dict[str, str]],
+) -> None:
+    masked, _ = archives
+    [finding] = json.loads(masked["accelscope/cross-check.txt"])
+    assert (finding["subject"], finding["severity"]) == ("nvidia-smi", "ok")
+    assert finding["details"]["compared"] == finding["details"]["agree"] > 100
+    [entry] = [e for e in json.loads(masked["manifest.json"])["files"] if e["source"] == "cross-check"]
+    assert entry["origin"] == "accelscope doctor --cross-check --json"
+
+
+def test_identifiers_that_differ_are_masked_in_the_comparison(tmp_path: Path, native_cache: Path) -> None:
+    node = SimulatedNode(costless("nvidia-mixed"), tmp_path / "node", cache=native_cache)
+    node.build(120.0)
+    tool = node.agent_settings()["nvidia_smi_path"]
+    changes = "s/<serial>[0-9]+</<serial>7778889990</; s/<uuid>GPU-..../<uuid>GPU-abcd/"
+    bent = script(tmp_path / "nvidia-smi", f'"{tool}" "$@" | sed -E "{changes}"')
+    option = f"--nvidia-smi-path={bent}"
+    for name, options in (("masked.tar.gz", []), ("bare.tar.gz", ["--no-mask"])):
+        assert run(node, option, f"--output={name}", *options, folder=tmp_path).returncode == 0
+    masked, bare = (unpacked(tmp_path / f"{name}.tar.gz") for name in ("masked", "bare"))
+    values = [
+        (value, finding["details"]["field"])
+        for finding in json.loads(bare["accelscope/cross-check.txt"])
+        if finding["severity"] == "warning" and "field" in finding["details"]
+        for value in (*finding["details"]["reader"], finding["details"]["tool"])
+    ]
+    assert {field for _, field in values} == {"serial", "uuid"}
+    hidden = masked["accelscope/cross-check.txt"]
+    assert not [value for value, _ in values if value in hidden or value.removeprefix("GPU-") in hidden]
+    warnings = [finding for finding in json.loads(hidden) if finding["severity"] == "warning"]
+    assert all(re.match(r"device [0-9]: (?:serial|uuid) is ", each["found"]) for each in warnings)
+    assert all(re.fullmatch(r"0000:..:00\.0", each["details"]["pci_address"]) for each in warnings)
+
+
 def test_dry_run_lists_and_writes_nothing(node: SimulatedNode, tmp_path: Path) -> None:
     done = run(node, "--dry-run", folder=tmp_path)
     assert done.returncode == 0
@@ -169,6 +205,8 @@ def test_dry_run_lists_and_writes_nothing(node: SimulatedNode, tmp_path: Path) -
         b"run   amd-smi metric --json",
         b"run   npu-smi info -m",
         b"/PID/cgroup",
+        b"accelscope doctor --cross-check",
+        b"run   npu-smi info -t common -i (each NPU)",
     ):
         assert line in done.stdout
     assert not list(tmp_path.glob("*.tar.gz"))

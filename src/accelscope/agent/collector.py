@@ -218,6 +218,15 @@ def read_once(settings: AgentSettings, node: str) -> Snapshot:
 
 
 def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
+    """`read_until_complete`, for runners that are not used again."""
+    results = read_until_complete(runners, changed)
+    with changed:
+        for runner in runners:
+            runner.stop()
+    return results
+
+
+def read_until_complete(runners: Sequence[Runner], changed: threading.Condition) -> list[Result]:
     """The runners' results, after as many passes as find more devices."""
     passes = PassCounter()
     with changed:
@@ -226,8 +235,6 @@ def read_and_stop(runners: Sequence[Runner], changed: threading.Condition) -> li
             (result.state for result in results), (device for result in results for device in result.devices)
         ):
             results = _pass(runners, changed)
-        for runner in runners:
-            runner.stop()
     return results
 
 

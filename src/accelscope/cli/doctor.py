@@ -16,6 +16,13 @@ configuration file as the agent. In Kubernetes, run it in the container of the a
 
   kubectl exec -n NAMESPACE POD -- accelscope doctor
 
+--cross-check also runs the vendors' own tools (nvidia-smi, amd-smi, ...) and compares
+each value that they print with the value that the agent's reader has at the same
+moment. The reader is read before and after the tool, without the tool's help. One line
+per tool if all values agree. For each value that differs: device, field, both values,
+tolerance, a possible explanation and what to do. Values that only one side has are
+counted (--json).
+
 Exit code: 0 no problems (a node without a driver is not one), 1 warnings, 2 errors or
 an invalid setting."""
 
@@ -23,12 +30,17 @@ an invalid setting."""
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "doctor",
-        usage="accelscope doctor [-h] [--json] [agent options]",
+        usage="accelscope doctor [-h] [--json] [--cross-check] [agent options]",
         help="check this node and explain problems",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print a JSON document instead of text")
+    parser.add_argument(
+        "--cross-check",
+        action="store_true",
+        help="compare the values of the readers with those that the vendors' tools print",
+    )
     add_arguments(parser, AgentSettings, listed_by="accelscope agent")
     parser.set_defaults(run=run)
 
@@ -38,15 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
         loaded = load(AgentSettings, arguments, os.environ)
     except ConfigError as error:
         return refuse("doctor", error)
-    return to_the_end(lambda: _examine(loaded, as_json=arguments.json))
+    return to_the_end(lambda: _examine(loaded, as_json=arguments.json, cross_check=arguments.cross_check))
 
 
-def _examine(loaded: LoadedSettings[AgentSettings], *, as_json: bool) -> tuple[int, bool]:
+def _examine(loaded: LoadedSettings[AgentSettings], *, as_json: bool, cross_check: bool) -> tuple[int, bool]:
     """The exit code, and whether a call hangs."""
     from accelscope import doctor  # noqa: PLC0415 - not needed for --help and invalid settings
 
     subject = doctor.Subject(loaded=loaded, environ=os.environ)
-    report = doctor.examine(subject, doctor.areas_for(loaded.settings))
+    report = doctor.examine(subject, doctor.areas_for(loaded.settings, cross_check=cross_check))
     if as_json:
         print(json.dumps(doctor.document(report), indent=2))
     else:

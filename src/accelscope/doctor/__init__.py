@@ -7,5 +7,17 @@ checks as `VendorDeclaration.examination`.
 
 from accelscope.doctor.check import Finding, Severity, Subject
 from accelscope.doctor.examination import Report, areas_for, document, examine, text
+from accelscope.doctor.vendors import cross_check_area, cross_check_commands
 
-__all__ = ["Finding", "Report", "Severity", "Subject", "areas_for", "document", "examine", "text"]
+__all__ = [
+    "Finding",
+    "Report",
+    "Severity",
+    "Subject",
+    "areas_for",
+    "cross_check_area",
+    "cross_check_commands",
+    "document",
+    "examine",
+    "text",
+]

@@ -19,7 +19,7 @@ from accelscope.doctor import http, node
 from accelscope.doctor.attribution import attribution_area
 from accelscope.doctor.check import Area, Check, Finding, Severity, Subject, error, join_words, pluralize
 from accelscope.doctor.node_object import node_object_area
-from accelscope.doctor.vendors import vendor_area
+from accelscope.doctor.vendors import cross_check_area, vendor_area
 from accelscope.model import Vendor
 
 _EXIT_CODES = {Severity.OK: 0, Severity.NOTE: 0, Severity.WARNING: 1, Severity.ERROR: 2}
@@ -57,12 +57,13 @@ _COMMON_AREAS = (
 )
 
 
-def areas_for(settings: AgentSettings) -> tuple[Area, ...]:
+def areas_for(settings: AgentSettings, *, cross_check: bool = False) -> tuple[Area, ...]:
     """All areas, in the order of the report. The vendors' checks fill `results`, which attribution and Node
     object use."""
     results: dict[Vendor, Result] = {}
     vendors = [vendor_area(Vendor(name), results) for name in settings.readers]
-    return (*_COMMON_AREAS, *vendors, attribution_area(results), node_object_area(results))
+    last = (cross_check_area(map(Vendor, settings.readers)),) if cross_check else ()
+    return (*_COMMON_AREAS, *vendors, attribution_area(results), node_object_area(results), *last)
 
 
 def examine(subject: Subject, areas: Iterable[Area]) -> Report:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,8 @@ from accelscope.doctor.check import (
     pluralize,
     warning,
 )
+from accelscope.doctor.cross_check import CrossCheck, cross_check
+from accelscope.doctor.cross_check import seconds as cross_check_seconds
 from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
 from accelscope.vendors import declarations
 from accelscope.vendors.common.files import PciDevice
@@ -52,6 +54,7 @@ class VendorExamination:
     # Advice by the reason of a reader's error, of an absent value or of a device's health. Further keys:
     # driver_absent, library_absent, missing, unheld, no_devices.
     advice: Callable[[str, Subject], str]
+    cross_check: CrossCheck | None = None  # the tools to compare the reader with
 
 
 def examination_of(vendor: Vendor) -> VendorExamination:
@@ -70,6 +73,42 @@ def vendor_area(vendor: Vendor, results: MutableMapping[Vendor, Result] | None =
         "The reader ignored its own timeouts: this is a bug in AccelScope, please report it.",
     )
     return Area(vendor.value, (*examination.checks, read))
+
+
+def cross_check_area(vendors: Iterable[Vendor]) -> Area:
+    """For each vendor, its reader's values beside those of its tools."""
+    compared: list[Vendor] = []
+    checks = []
+    for vendor in vendors:
+        examination = examination_of(vendor)
+        if examination.cross_check is not None:
+            look = partial(_cross_checked, examination, examination.cross_check, compared=compared)
+            checks.append(Check(vendor.value, look, cross_check_seconds))
+    return Area("cross-check", (*checks, Check("tools", partial(_nothing_compared, compared))))
+
+
+def cross_check_commands(vendor: Vendor) -> tuple[str, ...]:
+    """The commands of the vendor's tools that are run for that."""
+    declared = examination_of(vendor).cross_check
+    return () if declared is None else tuple(text for tool in declared.tools for text in tool.texts())
+
+
+def _cross_checked(
+    examination: VendorExamination, declared: CrossCheck, subject: Subject, *, compared: list[Vendor]
+) -> Iterator[Finding]:
+    advice = partial(_advice_for, examination, subject)
+    for finding in cross_check(examination.vendor, declared, advice, subject):
+        compared.append(examination.vendor)
+        yield finding
+
+
+def _advice_for(examination: VendorExamination, subject: Subject, reason: str) -> str:
+    return examination.advice(reason, subject)
+
+
+def _nothing_compared(compared: list[Vendor], _: Subject) -> Iterator[Finding]:
+    if not compared:
+        yield note("tools", "nothing to compare: neither devices nor a vendor's tool found")
 
 
 def is_passed_through(device: PciDevice) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
+from accelscope.doctor.cross_check import CheckedTool, CrossCheck, ToolCommand
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.parsing import ParseResult
@@ -19,6 +20,7 @@ from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driver_version
 from accelscope.vendors.amd.processes import OpenFiles
 from accelscope.vendors.common.contract import Paths, ReaderError
+from accelscope.vendors.common.cross_check import KnownDifference
 from accelscope.vendors.common.files import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import Tool, find_program
 
@@ -320,6 +322,59 @@ def _tool_seconds(settings: AgentSettings) -> float:
     return settings.reader_timeout + 5  # longer than the timeout of the tool itself
 
 
+# The tools that the reader is compared with, without their gaps filled from them.
+_KNOWN = (
+    KnownDifference(
+        fields=("model",),
+        explanation="the driver's file contains the name of the board, the tool prints the market name",
+    ),
+    KnownDifference(
+        fields=("energy_joules",),
+        explanation="the tools multiply the counter by 15.3 µJ, its unit is 15.259 µJ",
+        applies=lambda reader, tool: 0 < tool - reader <= 0.004 * tool,
+    ),
+    KnownDifference(
+        fields=("index",),
+        explanation="the tools count each partition as a GPU",
+        applies=lambda reader, tool: reader < tool,
+        of=lambda gpu: bool(gpu.partitions),
+    ),
+    KnownDifference(
+        fields=("architecture",),
+        explanation="rocm-smi 6.1 prints a zero too many in the architecture of a Radeon GPU",
+        applies=lambda reader, tool: (
+            len(tool) == len(reader) + 1 and tool.replace("0", "") == reader.replace("0", "")
+        ),
+    ),
+    KnownDifference(
+        fields=("memory_total_bytes",),
+        explanation="amd-smi prints the memory of the first partition",
+        applies=lambda reader, tool: tool < reader,
+        of=lambda gpu: bool(gpu.partitions),
+    ),
+)
+_CROSS_CHECK = CrossCheck(
+    tools=(
+        CheckedTool(
+            setting=AMD_SMI,
+            commands=lambda _: (
+                ToolCommand((("static", "--json"),), parse_amd_smi.parse_static),
+                ToolCommand((("metric", "--json"),), parse_amd_smi.parse_metric),
+            ),
+            version=(("version",),),
+            known=_KNOWN,
+        ),
+        CheckedTool(
+            setting=ROCM_SMI,
+            commands=lambda _: (
+                ToolCommand((("-a", "--showmeminfo", "vram", "--json"),), parse_rocm_smi.parse_rocm_json),
+            ),
+            known=_KNOWN,
+        ),
+    ),
+)
+
+
 # In the order of dependency: a later check is of use only if the earlier ones passed.
 EXAMINATION = VendorExamination(
     Vendor("amd"),
@@ -334,4 +389,5 @@ EXAMINATION = VendorExamination(
     ),
     hardware,
     advice,
+    _CROSS_CHECK,
 )

@@ -6,15 +6,19 @@ Advice is one or two sentences with the commands; NPU and CHIP stand for the ids
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
+from accelscope.doctor.cross_check import CheckedTool, CrossCheck, ToolCommand
 from accelscope.doctor.vendors import Hardware, VendorExamination
-from accelscope.model import Vendor
+from accelscope.model import Device, Vendor
+from accelscope.parsing import ParseResult
 from accelscope.vendors.ascend import DRIVER_ROOT, NPU_SMI
-from accelscope.vendors.ascend.details import library_folders
+from accelscope.vendors.ascend.details import chip_arguments, environment, library_folders
+from accelscope.vendors.ascend.parse_values import parse_common, parse_usages
 from accelscope.vendors.common.contract import Paths
 from accelscope.vendors.common.files import PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import find_program
@@ -267,6 +271,62 @@ def _version(root: Path) -> str | None:
     return match[1] if match else None
 
 
+# npu-smi is the reader's source as well. What can be compared are its commands: the table, which the reader
+# prefers, with the details of each board.
+
+
+def _details_of(devices: Sequence[Device]) -> tuple[ToolCommand, ...]:
+    boards: dict[int, list[Device]] = {}
+    for device in devices:
+        if device.board_id is not None:
+            boards.setdefault(device.board_id, []).append(device)
+    return tuple(
+        ToolCommand((("info", *chip_arguments(kind, board)),), _identified(parse, chips))
+        for board, chips in boards.items()
+        for kind, parse in (("common", parse_common), ("usages", parse_usages))
+    )
+
+
+def _identified(parse: Callable[[str], ParseResult], chips: Sequence[Device]) -> Callable[[str], ParseResult]:
+    """The chips of a board's output, with the ids that they have in the reader."""
+
+    def parsed(text: str) -> ParseResult:
+        found = parse(text)
+        ids = {device.chip_id: device.id for device in chips}
+        only = chips[0].id if len(chips) == 1 else None  # of one chip, not all commands print the number
+        return replace(
+            found,
+            devices=tuple(
+                replace(each, id=ids.get(each.chip_id) or only or each.id) for each in found.devices
+            ),
+        )
+
+    return parsed
+
+
+_CROSS_CHECK = CrossCheck(
+    tools=(
+        CheckedTool(
+            setting=NPU_SMI,
+            commands=_details_of,
+            commands_text=("npu-smi info -t common -i (each NPU)", "npu-smi info -t usages -i (each NPU)"),
+            version=(("info",),),
+            version_pattern=re.compile(r"npu-smi\s+(?:v|version\s*:\s*)?([0-9][\w.]*)"),
+            # The reader has these values from the table of `npu-smi info`, others from the same details.
+            fields=(
+                "temperature_celsius",
+                "power_watts",
+                "utilization_ratio",
+                "memory_total_bytes",
+                "memory_used_ratio",
+            ),
+        ),
+    ),
+    same_source="npu-smi is also the reader's source, so this compares its commands with each other",
+    environment=environment,
+)
+
+
 # In the order of dependency: a later check is of use only if the earlier ones passed.
 EXAMINATION = VendorExamination(
     Vendor("ascend"),
@@ -279,4 +339,5 @@ EXAMINATION = VendorExamination(
     ),
     hardware,
     advice,
+    _CROSS_CHECK,
 )

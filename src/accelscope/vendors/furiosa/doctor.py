@@ -5,22 +5,26 @@ An advice is a sentence or two with commands; INDEX is replaced by the device's 
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
+from accelscope.doctor.cross_check import CheckedTool, CrossCheck, ToolCommand
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
+from accelscope.parsing import ParseResult
 from accelscope.vendors.common.contract import Paths, ReaderError
+from accelscope.vendors.common.cross_check import KnownDifference
 from accelscope.vendors.common.files import PciDevice, pci_devices, read_text
 from accelscope.vendors.common.files import entries as names_in
 from accelscope.vendors.common.tool import Tool
 from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, documents
 from accelscope.vendors.furiosa.devfiles import card_files, folder_of
 from accelscope.vendors.furiosa.driver_source import PCI_CODES
-from accelscope.vendors.furiosa.parse_tools import parse_info
+from accelscope.vendors.furiosa.parse_tools import parse_info, parse_list, parse_status
 from accelscope.vendors.furiosa.sysfs import CLASSES, Entries, Entry
 
 _KERNEL_LOG = "`dmesg -T | grep -iE 'npu|rngd|furiosa'`"
@@ -247,6 +251,69 @@ def _tool_finding(subject: Subject, name: str, tool: Tool, place: str) -> Findin
     return warning(name, f"{place}: {message.text}", advice(message.reason, subject), reason=message.reason)
 
 
+# The tools that the reader is compared with, without their values in its gaps.
+
+
+def _of_warboy(parse: Callable[[str], ParseResult]) -> Callable[[str], ParseResult]:
+    """furiosactl does not print the family of its cards: it supports one."""
+
+    def parsed(text: str) -> ParseResult:
+        found = parse(text)
+        return replace(found, devices=tuple(replace(each, architecture="warboy") for each in found.devices))
+
+    return parsed
+
+
+_JSON = ("--format", "json")
+_CROSS_CHECK = CrossCheck(
+    tools=(
+        CheckedTool(
+            setting=FURIOSA_SMI,
+            commands=lambda _: (
+                ToolCommand(
+                    (
+                        ("info", *_JSON),
+                        ("info", "--format", "full"),
+                        ("info", "--full"),
+                        ("info",),
+                    ),
+                    lambda text: parse_info(text, "furiosa-smi info"),
+                ),
+                ToolCommand((("status", *_JSON), ("status",)), parse_status),
+            ),
+            version=(("version",),),
+            covers=lambda card: card.architecture != "warboy",  # only some versions list these too
+            known=(
+                KnownDifference(
+                    fields=("cores.*.utilization_ratio",),
+                    explanation="furiosa-smi measures over a period of its own, the reader between two "
+                    "readings",
+                    applies=lambda reader, tool: abs(reader - tool) <= 0.5,
+                ),
+            ),
+        ),
+        CheckedTool(
+            setting=FURIOSACTL,
+            commands=lambda _: (
+                ToolCommand(
+                    (("info", *_JSON), ("info", "--full"), ("info",)),
+                    _of_warboy(lambda text: parse_info(text, "furiosactl info")),
+                ),
+                ToolCommand((("list", *_JSON), ("list",)), _of_warboy(parse_list)),
+            ),
+            covers=lambda card: card.architecture == "warboy",
+            known=(
+                KnownDifference(
+                    fields=("power_watts",),
+                    explanation="furiosactl before 0.10 prints the power of the cores, a tenth of the card's",
+                    applies=lambda reader, tool: tool < reader / 2,
+                ),
+            ),
+        ),
+    ),
+)
+
+
 # In the order in which one check depends on another.
 EXAMINATION = VendorExamination(
     Vendor("furiosa"),
@@ -259,4 +326,5 @@ EXAMINATION = VendorExamination(
     ),
     hardware,
     advice,
+    _CROSS_CHECK,
 )

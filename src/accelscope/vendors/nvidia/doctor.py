@@ -18,12 +18,14 @@ from typing import Any
 from accelscope.agent.settings import AgentSettings
 from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, warning
+from accelscope.doctor.cross_check import CheckedTool, CrossCheck, ToolCommand
 from accelscope.doctor.vendors import Hardware, VendorExamination
 from accelscope.model import Vendor
 from accelscope.vendors.common.contract import Paths, ReaderError
+from accelscope.vendors.common.cross_check import KnownDifference, within
 from accelscope.vendors.common.files import PciDevice, pci_devices
 from accelscope.vendors.common.tool import Tool
-from accelscope.vendors.nvidia import NVIDIA_SMI, NVML_LIBRARY
+from accelscope.vendors.nvidia import NVIDIA_SMI, NVML_LIBRARY, parse_xml
 from accelscope.vendors.nvidia.nvml_library import (
     DEFAULT_LIBRARY,
     NOT_SUPPORTED,
@@ -553,6 +555,31 @@ def _devices_seconds(settings: AgentSettings) -> float:
     return min(settings.reader_timeout, 2 * settings.device_timeout)
 
 
+# The tool that the reader is compared with. The parser prefers the instant power draw.
+_CROSS_CHECK = CrossCheck(
+    tools=(
+        CheckedTool(
+            setting=NVIDIA_SMI,
+            commands=lambda _: (ToolCommand((("-q", "-x"),), parse_xml.parse),),
+            version=(("--version",), ("-h",)),  # before driver 530, only the help text names it
+            known=(
+                KnownDifference(
+                    fields=("power_watts",),
+                    explanation="nvidia-smi prints the power of an instant, NVML averages over a second",
+                    applies=within(0.3),
+                ),
+                KnownDifference(
+                    fields=("power_limit_watts",),
+                    explanation="nvidia-smi prints the limit that was set, NVML the enforced one, which "
+                    "other limits may lower",
+                    applies=lambda reader, tool: reader < tool,
+                ),
+            ),
+        ),
+    ),
+)
+
+
 # Each check depends on those before it.
 EXAMINATION = VendorExamination(
     Vendor("nvidia"),
@@ -568,4 +595,5 @@ EXAMINATION = VendorExamination(
     ),
     hardware,
     advice,
+    _CROSS_CHECK,
 )

@@ -78,8 +78,10 @@ def common(chips: Board) -> str:
     for reading in chips:
         chip = reading.chip
         values: list[tuple[str, object]] = [] if _without_chips(chips) else [("Chip ID", chip.number)]
-        values += [("Memory Usage Rate(%)", 0 if chip.model.ddr_mib == 0 else 12)]
-        if chip.model.layout is not Layout.DDR:
+        if chip.model.layout is Layout.DDR:
+            values += [("Memory Usage Rate(%)", reading.memory_percent)]
+        else:
+            values += [("Memory Usage Rate(%)", 0 if chip.model.ddr_mib == 0 else 12)]
             values += [("HBM Usage Rate(%)", reading.memory_percent)]
         values += [
             ("Aicore Usage Rate(%)", reading.aicore),
