@@ -96,7 +96,7 @@ class Comparison:
     version: str
     node: str
     table: Sequence[Field]
-    differences: Sequence[Difference]
+    differences: Sequence[Difference] = ()
 
     def run(self, reports: Iterable[Report], ours: Mapping[str, Mapping[str, Value]]) -> Outcome:
         """`ours` are the flat values of the snapshot's devices by the key of the reports."""
@@ -107,7 +107,7 @@ class Comparison:
                 self._note(outcome, report.device, "device", True, None)
                 continue
             for name, theirs in report.values.items():
-                for match, path in self._paths(name):
+                for match, path in self.paths(name):
                     mine = values.get(path)
                     if not equal(match, theirs, mine):
                         self._note(outcome, report.device, name, theirs, mine, path)
@@ -115,7 +115,7 @@ class Comparison:
                         outcome.compared.append((report.device, path))
         return outcome
 
-    def _paths(self, name: str) -> Iterator[tuple[Field, str]]:
+    def paths(self, name: str) -> Iterator[tuple[Field, str]]:
         for each in self.table:
             pattern = re.escape(each.theirs).replace(r"\{\}", "(.+)")
             found = re.fullmatch(pattern, name)
@@ -149,13 +149,30 @@ def equal(match: Field, theirs: Value, ours: Value) -> bool:
     return math.isfinite(theirs) and abs(theirs * match.scale - ours) <= allowed
 
 
-def bent(value: Value, match_within: float) -> Value:
-    """Another value than the one given, outside of any tolerance of that size."""
+def bent(value: Value, match: Field) -> Value:
+    """Another value, outside of the tolerance."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return value * 2 + 2 * match_within + 1
+        return value + 2 * (match.within + match.within_ratio * abs(value)) + max(1e-3, 1e-3 * abs(value))
     return f"{value or ''}-bent"
+
+
+def overlooked(
+    comparison: Comparison, reports: Sequence[Report], ours: Mapping[str, Mapping[str, Value]]
+) -> list[str]:
+    """The values of the snapshot that may change without a finding, of those that are equal."""
+    result = []
+    for report in reports:
+        for name, theirs in report.values.items():
+            for match, path in comparison.paths(name):
+                mine = ours.get(report.device, {}).get(path)
+                if equal(match, theirs, mine):
+                    values = {report.device: {path: bent(mine, match)}}
+                    only = Report(device=report.device, values={name: theirs})
+                    if not comparison.run([only], values).unexplained:
+                        result.append(f"{report.device} {path}")
+    return result
 
 
 # --- the snapshot as flat values ------------------------------------------------------------

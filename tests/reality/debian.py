@@ -22,7 +22,7 @@ _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _BASE = ("base-files", "bash", "coreutils", "dash", "grep", "kmod", "python3", "sed", "util-linux")
 # Debian's root has links where packages have folders, and these folders are mount points (namespace.py).
 _MERGED = ("bin", "sbin", "lib", "lib64")
-_MOUNT_POINTS = ("dev", "mnt", "proc", "root", "run", "sys", "tmp", "var/log")
+_MOUNT_POINTS = ("dev", "media", "proc", "root", "run", "sys", "tmp", "var/log")
 _NEEDLESS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
 _SECONDS = 900.0
 _APT = """\

@@ -24,8 +24,8 @@ _PROC = (
     *("self", "thread-self", "cpuinfo", "meminfo", "mounts", "filesystems", "version", "cmdline", "modules"),
     *("devices", "sys", "loadavg", "stat", "uptime", "bus", "driver"),
 )
-_SCRATCH = "/mnt"  # there on every Debian system; only this namespace's is used
-_REAL_PROC = "/mnt/proc-of-machine"
+_SCRATCH = "/media"  # there on every Debian system; only this namespace's is used
+_REAL_PROC = "/media/proc-of-machine"
 _WRITABLE = ("tmp", "root", "run", "var/log")  # of a Debian tree
 
 _CLONE_NEWNS = 0x00020000
@@ -42,7 +42,7 @@ class Place:
     )
     root: str | None = None  # a Debian tree; None: this machine's files
     environment: Mapping[str, str] = field(default_factory=dict)
-    shared: Mapping[str, str] = field(default_factory=dict)  # names below /mnt -> folders of this machine
+    shared: Mapping[str, str] = field(default_factory=dict)  # names below /media -> folders of this machine
     machine_sys: bool = False  # the machine's own /sys
 
     def command(self, words: Sequence[str | Path]) -> list[str]:
@@ -61,6 +61,16 @@ class Place:
             errors="replace",
             timeout=seconds,
             check=False,
+        )
+
+    def start(self, words: Sequence[str | Path]) -> subprocess.Popen[str]:
+        """A program that is asked on its standard input."""
+        return subprocess.Popen(
+            self.command(words),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
 
     def write_wrapper(self, path: Path, program: str) -> Path:
@@ -121,7 +131,7 @@ def _enter(place: Place) -> None:
         bind(place.root, root, read_only=True)
         for name in _WRITABLE:
             mount("tmpfs", f"{root}/{name}", "tmpfs")
-        bind(_SCRATCH, f"{root}/mnt")
+        bind(_SCRATCH, f"{root}/media")
     for name in ("sys", "dev", "proc"):
         bind(f"{_SCRATCH}/{name}", f"{root}/{name}")
     if root:
