@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from accelscope.model import Device, Process, Snapshot
+from accelscope.model import Device, EccCount, Process, Snapshot
 
 Value = str | int | float | bool | None
 
@@ -107,20 +107,24 @@ class Comparison:
                 self._note(outcome, report.device, "device", True, None)
                 continue
             for name, theirs in report.values.items():
-                for match, path in self.paths(name):
-                    mine = values.get(path)
-                    if not equal(match, theirs, mine):
-                        self._note(outcome, report.device, name, theirs, mine, path)
-                    else:
-                        outcome.compared.append((report.device, path))
+                if (known := self.path(name)) is None:
+                    continue
+                match, path = known
+                mine = values.get(path)
+                if equal(match, theirs, mine):
+                    outcome.compared.append((report.device, path))
+                else:
+                    self._note(outcome, report.device, name, theirs, mine, path)
         return outcome
 
-    def paths(self, name: str) -> Iterator[tuple[Field, str]]:
+    def path(self, name: str) -> tuple[Field, str] | None:
+        """The first entry of the table for a value of the program, and the name of our value."""
         for each in self.table:
             pattern = re.escape(each.theirs).replace(r"\{\}", "(.+)")
             found = re.fullmatch(pattern, name)
             if found is not None:
-                yield each, each.ours.replace("{}", found[1]) if found.groups() else each.ours
+                return each, each.ours.replace("{}", found[1]) if found.groups() else each.ours
+        return None
 
     def _note(
         self, outcome: Outcome, device: str, name: str, theirs: Value, ours: Value, path: str = "device"
@@ -165,13 +169,15 @@ def overlooked(
     result = []
     for report in reports:
         for name, theirs in report.values.items():
-            for match, path in comparison.paths(name):
-                mine = ours.get(report.device, {}).get(path)
-                if equal(match, theirs, mine):
-                    values = {report.device: {path: bent(mine, match)}}
-                    only = Report(device=report.device, values={name: theirs})
-                    if not comparison.run([only], values).unexplained:
-                        result.append(f"{report.device} {path}")
+            if (known := comparison.path(name)) is None:
+                continue
+            match, path = known
+            mine = ours.get(report.device, {}).get(path)
+            if equal(match, theirs, mine):
+                values = {report.device: {path: bent(mine, match)}}
+                only = Report(device=report.device, values={name: theirs})
+                if not comparison.run([only], values).unexplained:
+                    result.append(f"{report.device} {path}")
     return result
 
 
@@ -181,11 +187,12 @@ _KEYS = ("pid", "name", "domain", "reason", "index", "block", "kind", "id", "fie
 
 
 def flat_devices(snapshot: Snapshot, key: Callable[[Device], str | None]) -> dict[str, dict[str, Value]]:
-    """The values of all devices that are not stale, with those of their processes below `processes.PID`."""
+    """The values of all devices, with those of their processes below `processes.PID`. A stale device has its
+    identity only."""
     result: dict[str, dict[str, Value]] = {}
     for device in snapshot.devices:
         own = key(device)
-        if own is not None and not device.stale:
+        if own is not None:
             processes = [process for process in snapshot.processes if process.device == device.id]
             result[own] = flat(device, processes)
     return result
@@ -217,6 +224,8 @@ def _flat(path: str, value: object) -> Iterator[tuple[str, Value]]:
 def _key(entry: Any, place: int) -> str:
     if isinstance(entry, str | int):
         return str(entry)
+    if isinstance(entry, EccCount):
+        return ".".join((entry.severity, "lifetime" if entry.lifetime else "volatile", entry.block or "all"))
     found = next((getattr(entry, name) for name in _KEYS if getattr(entry, name, None) is not None), place)
     return str(found)
 

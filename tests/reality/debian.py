@@ -62,7 +62,7 @@ class Tree:
 
     def root(self, say: Say = to_stderr) -> Path:
         """The tree, fetched if it is not in the cache. Raises NotInArchive and ClusterError."""
-        parts = (self.suite, self.base_suite or "", *self.programs, *_BASE, _APT, _SOURCES)
+        parts = (self.suite, self.base_suite or "", *self.programs, *_BASE, *_MOUNT_POINTS, _APT, _SOURCES)
         name = f"{self.suite}-{key_of(parts)}"
         trees = cache_folder() / "debian"
         week = time.strftime("-%G-%V", time.gmtime()) if self.moving else ""

@@ -24,4 +24,21 @@ FURIOSA = (
     ),
 )
 
-DIFFERENCES: tuple[Difference, ...] = (*FURIOSA,)
+NVIDIA = (
+    Difference(
+        program="nvitop",
+        field="mig.*.memory.*",
+        right="both",
+        reason="compute instances of one GPU instance share its memory, which the snapshot has once",
+        holds=lambda theirs, ours: ours is None,
+    ),
+    Difference(
+        program="gpustat",
+        field="name",
+        right="both",
+        reason="the state of a lost GPU is in its name; the snapshot has a health",
+        holds=lambda theirs, ours: theirs == "((GPU is lost))",
+    ),
+)
+
+DIFFERENCES: tuple[Difference, ...] = (*FURIOSA, *NVIDIA)
