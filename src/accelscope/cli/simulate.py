@@ -312,6 +312,7 @@ def _add_fault_parser_simulate(actions: "argparse._SubParsersAction[argparse.Arg
     parser.add_argument("--code", type=ERROR_CODE, metavar="N", help="error code")
     parser.add_argument("--tool", metavar="NAME", help="tool, for a vendor with several tools")
     parser.add_argument("--error", metavar="NAME", help="for tool_error: name of the error")
+    parser.add_argument("--cause", metavar="NAME", help="for throttled: why the device throttles")
     parser.add_argument(
         "--clear", action="store_true", help="clear the fault; without KIND, clear all faults"
     )
@@ -406,7 +407,7 @@ def _fault(arguments: argparse.Namespace) -> int:
     if arguments.kind is None:
         _change(node, () if arguments.clear else current, changed=arguments.clear)
         return 0
-    keys = ("kind", "vendor", "device", "code", "tool", "error")
+    keys = ("kind", "vendor", "device", "code", "tool", "error", "cause")
     wanted = node.checked_fault({key: getattr(arguments, key) for key in keys})
     others = tuple(fault for fault in current if not fault.same_as(wanted))
     if arguments.clear and len(others) == len(current):

@@ -310,6 +310,10 @@ def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
     error = section.take("error", Choice(*possible.errors))
     if (kind is FaultKind.TOOL_ERROR) != (error is not None):
         raise section.error("error", f"tool_error needs one of: {', '.join(possible.errors)}")
+    cause = section.take("cause", Choice(*possible.causes))
+    if (kind is FaultKind.THROTTLED) != (cause is not None):
+        allowed = f"needs one of: {', '.join(possible.causes)}" if possible.causes else "is not possible here"
+        raise section.error("cause", f"{FaultKind.THROTTLED} {allowed}")
     return Fault(
         kind=kind,
         vendor=vendor if len(vendors) > 1 else None,
@@ -317,6 +321,7 @@ def read_fault(section: Section, vendors: Mapping[str, VendorSpec]) -> Fault:
         code=_code(section, kind, possible),
         tool=tool,
         error=error,
+        cause=cause,
         begin=section.take("from", _TIME, 0),
         until=section.take("until", _TIME),
     )

@@ -20,6 +20,7 @@ class FaultKind(StrEnum):
     HANG = "hang"
     RESET_REQUIRED = "reset_required"
     HOT = "hot"
+    THROTTLED = "throttled"
     ECC_STORM = "ecc_storm"
     XID = "xid"
     # the vendor's library and driver
@@ -55,6 +56,7 @@ _MEANINGS = {
     FaultKind.HANG: "calls on the device, or reads of its files, block until the fault ends",
     FaultKind.RESET_REQUIRED: "the driver reports that the device must be reset",
     FaultKind.HOT: "the device is at its slowdown temperature and throttles",
+    FaultKind.THROTTLED: "the device throttles for one reason (--cause), without being hot",
     FaultKind.ECC_STORM: "memory errors keep occurring, and the driver remaps rows or retires pages",
     FaultKind.XID: "the driver reports one XID (--code, default 31)",
     FaultKind.LIBRARY_HANG: "every call of the library blocks, opening it included",
@@ -76,6 +78,7 @@ _OF_DEVICE = frozenset(
         FaultKind.HANG,
         FaultKind.RESET_REQUIRED,
         FaultKind.HOT,
+        FaultKind.THROTTLED,
         FaultKind.ECC_STORM,
         FaultKind.XID,
     }
@@ -90,6 +93,7 @@ class PossibleFaults:
     kinds: frozenset[FaultKind]
     codes: Mapping[FaultKind, range] = field(default_factory=dict)  # of the kinds that have a code
     errors: tuple[str, ...] = ()  # names of the errors for tool_error
+    causes: tuple[str, ...] = ()  # for throttled
     tools: tuple[str, ...] = ()
 
 
@@ -103,6 +107,7 @@ class Fault:
     code: int | None = None  # e.g. of an XID
     tool: str | None = None  # for faults of a tool; None: every tool of the vendor
     error: str | None = None  # for tool_error
+    cause: str | None = None  # for throttled
     begin: float = 0.0
     until: float | None = None
 
@@ -169,7 +174,7 @@ class FaultLog:
 def fault_document(fault: Fault) -> dict[str, Any]:
     """The fault as it is written in YAML or JSON, without unset fields."""
     document: dict[str, Any] = {"kind": str(fault.kind)}
-    for key in ("vendor", "device", "code", "tool", "error"):
+    for key in ("vendor", "device", "code", "tool", "error", "cause"):
         if (value := getattr(fault, key)) is not None:
             document[key] = value
     if fault.begin:

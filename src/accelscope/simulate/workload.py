@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
+from accelscope.simulate.folder import Content, Link
 from accelscope.simulate.pods import ContainerHome
 from accelscope.simulate.spec import (
     DEFAULT_PERIOD_SECONDS,
@@ -251,11 +252,14 @@ SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and me
 
 def proc_files(
     seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, ContainerHome]
-) -> dict[str, str]:
-    """Paths under `/proc` and their texts. `epoch` is the wall-clock time of simulated time 0; `homes` is by
-    workload."""
+) -> dict[str, Content]:
+    """Paths under `/proc` and their content. `epoch` is the wall-clock time of simulated time 0; `homes` is
+    by workload."""
     uptime = uptime_at_start(seed)
-    files = {"stat": _node_stat(boot_time(seed, epoch)), "uptime": f"{uptime + int(at):.2f} 0.00\n"}
+    files: dict[str, Content] = {
+        "stat": _node_stat(boot_time(seed, epoch)),
+        "uptime": f"{uptime + int(at):.2f} 0.00\n",
+    }
     for load in running:
         for name, text in _process_files(seed, load, at, homes.get(load.process.workload)):
             files[f"{load.process.pid}/{name}"] = text
@@ -268,12 +272,13 @@ def _node_stat(boot_time: int) -> str:
 
 def _process_files(
     seed: int, load: HostLoad, at: float, home: ContainerHome | None
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Content]]:
     process, spec = load.process, load.process.spec
     comm = spec.name[:_COMM_LENGTH]
     ids = _CgroupIds(seed, process, home)
     yield "comm", f"{comm}\n"
     yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
+    yield "exe", Link(f"/usr/bin/{spec.name}")
     yield "stat", stat_of(load, at)
     resident = load.resident_bytes(at)
     yield "status", _status(process, comm, resident)

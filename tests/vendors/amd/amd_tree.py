@@ -1,7 +1,53 @@
-"""Folders with the files of the amdgpu driver, written by the tests."""
+"""Folders with the files of the amdgpu driver, written by the tests, and the reader on them."""
 
 from collections.abc import Mapping
 from pathlib import Path
+
+from accelscope.model import AbsenceReason, Device
+from accelscope.vendors.amd.reader import AmdReader
+from accelscope.vendors.common.contract import Paths, ReaderOptions
+
+SENSORS = {
+    "hwmon/hwmon7/temp1_label": "edge",
+    "hwmon/hwmon7/temp1_input": "41000",
+    "hwmon/hwmon7/temp1_crit": "100000",
+    "hwmon/hwmon7/temp1_emergency": "105000",
+    "hwmon/hwmon7/temp2_label": "junction",
+    "hwmon/hwmon7/temp2_input": "52000",
+    "hwmon/hwmon7/temp3_label": "mem",
+    "hwmon/hwmon7/temp3_input": "48000",
+    "hwmon/hwmon7/power1_average": "61000000",
+}
+HEALTHY = {"gpu_busy_percent": "12", "mem_info_vram_total": "1000", "mem_info_vram_used": "400", **SENSORS}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reader_of(root: Path, clock: Clock | None = None) -> AmdReader:
+    paths = Paths(
+        proc=root / "proc",
+        sys=root / "sys",
+        dev=root / "dev",
+    )
+    tools = dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(root / "no-tool"))
+    clock = clock or Clock()
+    return AmdReader(ReaderOptions(paths, tools, clock=clock, monotonic=clock))
+
+
+def only_device(root: Path) -> Device:
+    reader = reader_of(root)
+    [key] = reader.survey().keys
+    return reader.read(key).device
+
+
+def reasons(device: Device) -> Mapping[str, AbsenceReason]:
+    return {absence.field: absence.reason for absence in device.absent}
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:

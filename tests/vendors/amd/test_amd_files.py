@@ -1,18 +1,25 @@
 """The driver's files, in folders that the tests write."""
 
 import os
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from tests.vendors.amd.amd_tree import lay_out_gpu, write
+from tests.vendors.amd.amd_tree import (
+    HEALTHY,
+    SENSORS,
+    Clock,
+    lay_out_gpu,
+    only_device,
+    reader_of,
+    reasons,
+    write,
+)
 from tests.vendors.common.test_throttle_words import AMD as THROTTLES
 
 from accelscope.model import (
     FAULT_THROTTLES,
-    AbsenceReason,
     Device,
     ErrorCount,
     Health,
@@ -24,52 +31,10 @@ from accelscope.model import (
 from accelscope.vendors.amd import gpu, gpu_files
 from accelscope.vendors.amd.gpu import assess_health
 from accelscope.vendors.amd.gpu_files import reason_of
-from accelscope.vendors.amd.reader import AmdReader
 from accelscope.vendors.common import files
-from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, ReaderOptions
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent
 
 MIB = 2**20
-SENSORS = {
-    "hwmon/hwmon7/temp1_label": "edge",
-    "hwmon/hwmon7/temp1_input": "41000",
-    "hwmon/hwmon7/temp1_crit": "100000",
-    "hwmon/hwmon7/temp1_emergency": "105000",
-    "hwmon/hwmon7/temp2_label": "junction",
-    "hwmon/hwmon7/temp2_input": "52000",
-    "hwmon/hwmon7/temp3_label": "mem",
-    "hwmon/hwmon7/temp3_input": "48000",
-    "hwmon/hwmon7/power1_average": "61000000",
-}
-HEALTHY = {"gpu_busy_percent": "12", "mem_info_vram_total": "1000", "mem_info_vram_used": "400", **SENSORS}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def reader_of(root: Path, clock: Clock | None = None) -> AmdReader:
-    paths = Paths(
-        proc=root / "proc",
-        sys=root / "sys",
-        dev=root / "dev",
-    )
-    tools = dict.fromkeys(("amd_smi_path", "rocm_smi_path"), str(root / "no-tool"))
-    clock = clock or Clock()
-    return AmdReader(ReaderOptions(paths, tools, clock=clock, monotonic=clock))
-
-
-def only_device(root: Path) -> Device:
-    reader = reader_of(root)
-    [key] = reader.survey().keys
-    return reader.read(key).device
-
-
-def reasons(device: Device) -> Mapping[str, AbsenceReason]:
-    return {absence.field: absence.reason for absence in device.absent}
 
 
 def test_a_node_without_the_driver_raises_driver_absent(tmp_path: Path) -> None:
@@ -425,59 +390,6 @@ def test_the_power_of_a_module_with_two_dies_is_published_once(
             assert reasons(device)["power_watts"] == "shared"
             assert device.power_limit_watts is None
             assert reasons(device)["energy_joules"] == "shared"
-
-
-# Offset of the energy counter by version of the table, from the kernel's structures.
-TABLES = {(1, 1): 24, (1, 2): 24, (1, 3): 24, (1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
-
-
-def gpu_metrics(version: tuple[int, int], energy: int, size: int = 200) -> bytes:
-    """A table of which only the energy was measured: the driver fills it with ones first."""
-    table = bytearray(b"\xff" * size)
-    struct.pack_into("<HBB", table, 0, size, *version)
-    struct.pack_into("<Q", table, TABLES.get(version, 24), energy)
-    return bytes(table)
-
-
-@pytest.mark.parametrize("version", TABLES)
-def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version: tuple[int, int]) -> None:
-    folder = lay_out_gpu(tmp_path, HEALTHY)
-    reader = reader_of(tmp_path)
-    for joules in (3.0, 3.5, 90_000.25):
-        (folder / "gpu_metrics").write_bytes(gpu_metrics(version, int(joules * 65536)))
-        [key] = reader.survey().keys
-        assert reader.read(key).device.energy_joules == joules
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        b"",
-        b"\xff\xff",
-        gpu_metrics((1, 3), 0),  # a counter that this chip does not have
-        gpu_metrics((1, 7), 2**64 - 1),
-        gpu_metrics((1, 3), 7 << 16)[:30],  # cut off
-        gpu_metrics((1, 0), 7 << 16),
-        gpu_metrics((1, 9), 7 << 16),  # a list of attributes
-        gpu_metrics((2, 3), 7 << 16),  # of an APU
-        gpu_metrics((255, 255), 7 << 16),
-    ],
-)
-def test_a_table_without_an_energy_counter_has_no_energy(tmp_path: Path, table: bytes) -> None:
-    (lay_out_gpu(tmp_path, HEALTHY) / "gpu_metrics").write_bytes(table)
-    device = only_device(tmp_path)
-    assert (device.energy_joules, device.power_watts) == (None, 61.0)
-
-
-def test_the_energy_of_a_module_with_two_dies_is_published_once(tmp_path: Path) -> None:
-    for number in range(2):
-        die(tmp_path, number, 300, serial_number="692140000412")
-        folder = tmp_path / f"sys/class/drm/card{number}/device"
-        (folder / "gpu_metrics").write_bytes(gpu_metrics((1, 3), 5 << 16))
-    reader = reader_of(tmp_path)
-    devices = [reader.read(key).device for key in reader.survey().keys]
-    assert [device.energy_joules for device in devices] == [5.0, None]
-    assert reasons(devices[1])["energy_joules"] == "shared"
 
 
 def test_part_number_and_pci_device_id_of_a_board_are_read(tmp_path: Path) -> None:

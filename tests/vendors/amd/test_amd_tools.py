@@ -1,7 +1,7 @@
 """AMD's tools as the only source, and as an addition to the driver's files."""
 
 import json
-import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests import programs
 from tests.vendors.amd.amd_tree import lay_out_gpu, write
+from tests.vendors.amd.metrics_tables import table
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
 from accelscope.vendors.amd.tools import fill_gaps
@@ -237,10 +238,7 @@ def test_memory_of_partitions_from_a_tool_adds_up_to_that_of_the_gpu(
 def test_the_tools_energy_does_not_replace_the_drivers_counter(tmp_path: Path, watch_folder: "Watch") -> None:
     """The tools round its unit, so that changing from one to the other would make it jump."""
     folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
-    table = bytearray(b"\xff" * 120)
-    struct.pack_into("<HBB", table, 0, 120, 1, 3)
-    struct.pack_into("<Q", table, 24, 9 << 16)
-    (folder / "gpu_metrics").write_bytes(table)
+    (folder / "gpu_metrics").write_bytes(table((1, 2), energy_accumulator=9 << 16))
     energy = {"total_energy_consumption": {"value": 9.02, "unit": "J"}}
     metric = [{**entry, "energy": energy} for entry in METRIC]
     watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=metric))
@@ -262,3 +260,97 @@ def test_board_values_that_only_the_tool_reports_are_added(tmp_path: Path, watch
     assert device.firmware_version == "113-M3000100-102"
     assert device.pcie is not None
     assert device.pcie.bytes_per_second == 12.5e6
+
+
+def test_the_tool_does_not_replace_values_of_the_table(tmp_path: Path, watch_folder: "Watch") -> None:
+    """Their sources would change with every failed reading of the table."""
+    folder = lay_out_gpu(tmp_path, {"vendor": "0x1002"}, pci="0000:01:00.0")
+    values = {
+        "power": {"socket_power": "100 W", "gfx_voltage": "800 mV"},
+        "clock": {"gfx_0": {"clk": "9 MHz"}},
+    }
+    values |= {"temperature": {"edge": "50 C"}, "usage": {"gfx_activity": "7 %", "umc_activity": "8 %"}}
+    values |= {"pcie": {"bandwidth": "100 Mb/s", "nak_sent_count": 1, "width": 16}}
+    watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=[{"gpu": 1, **values}]))
+    measured = {
+        "temperature_edge": 61,
+        "average_gfx_activity": 37,
+        "average_socket_power": 215,
+        "current_gfxclk": 2500,
+    }
+    (folder / "gpu_metrics").write_bytes(table((1, 2), **measured))  # which has no throttle reasons
+    [device] = watched.with_tool().devices
+    assert (device.utilization_ratio, device.memory_utilization_ratio) == (0.37, 0.08)
+    assert (device.power_watts, device.temperature_celsius) == (215.0, 61.0)
+    assert device.rails != ()
+    assert device.pcie is not None
+    assert (device.pcie.width, device.pcie.bytes_per_second) == (16, 12.5e6)
+    (folder / "gpu_metrics").write_bytes(b"")
+    [device] = watched.with_tool().devices
+    assert (device.utilization_ratio, device.power_watts, device.temperature_celsius) == (None, None, None)
+    assert (device.memory_utilization_ratio, device.sensors, device.clocks) == (0.08, (), ())
+
+
+def runs_of(folder: Path) -> list[str]:
+    """The commands that the script of `counting` was run with."""
+    return (folder / "runs").read_text().split() if (folder / "runs").exists() else []
+
+
+def counting(folder: Path, script: str) -> str:
+    return f'echo "$1" >> "{folder}/runs"\n{script}'
+
+
+SERVER_TABLE = table((1, 7), curr_socket_power=612)
+
+
+@pytest.mark.parametrize(
+    ("content", "files", "measures"),
+    [
+        (SERVER_TABLE, {}, False),
+        (table((1, 4)), {"xgmi_hive_info/xgmi_hive_id": "7"}, False),
+        (table((1, 3)), {}, False),
+        (table((1, 3)), {"xgmi_hive_info/xgmi_hive_id": "7"}, True),  # the table does not contain the links
+        (table((1, 2)), {}, True),  # nor throttle reasons
+        (table((2, 4)), {}, True),
+        (SERVER_TABLE[:-1], {}, True),
+    ],
+)
+def test_amd_smi_measures_only_what_no_table_contains(
+    tmp_path: Path, watch_folder: "Watch", content: bytes, files: dict[str, str], measures: bool
+) -> None:
+    folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5", **files}, pci="0000:01:00.0")
+    (folder / "gpu_metrics").write_bytes(content)
+    script = counting(tmp_path, answers(tmp_path, static=STATIC, metric=METRIC))
+    watched = watch_folder(amd_smi=script)
+    [device] = watched.with_tool().devices
+    assert device.model == "AMD Instinct MI300X"
+    (tmp_path / "runs").unlink(missing_ok=True)  # when it was first run, the tables were not read yet
+    give_up = time.monotonic() + 1.6
+    while time.monotonic() < give_up:
+        assert [device.model for device in watched.read().devices] == ["AMD Instinct MI300X"]
+        time.sleep(0.05)
+    assert ("metric" in runs_of(tmp_path)) is measures
+    assert "static" not in runs_of(tmp_path)
+
+
+def test_names_are_read_again_if_a_gpu_was_added(tmp_path: Path, watch_folder: "Watch") -> None:
+    folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
+    (folder / "gpu_metrics").write_bytes(SERVER_TABLE)
+    watched = watch_folder(amd_smi=counting(tmp_path, answers(tmp_path, static=STATIC, metric=METRIC)))
+    watched.with_tool()
+    watched.read()
+    (tmp_path / "runs").unlink()
+    added = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, card=1, pci="0000:00:00.0")
+    (added / "gpu_metrics").write_bytes(SERVER_TABLE)
+    watched.until(lambda _result: "static" in runs_of(tmp_path))
+
+
+def test_rocm_smi_is_not_run_in_every_interval_for_names(tmp_path: Path, watch_folder: "Watch") -> None:
+    lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
+    document = {"card0": {"PCI Bus": "0000:01:00.0", "Card Series": "AMD Radeon RX 7900 XTX"}}
+    write(tmp_path, {"rocm.json": json.dumps(document)})
+    watched = watch_folder(rocm_smi=counting(tmp_path, f"cat {tmp_path}/rocm.json"))
+    watched.with_tool()
+    time.sleep(1.2)
+    assert [device.model for device in watched.read().devices] == ["AMD Radeon RX 7900 XTX"]
+    assert runs_of(tmp_path) == ["--showproductname"]

@@ -16,7 +16,8 @@ from accelscope.simulate.section import Description, DescriptionError
 from accelscope.simulate.spec import NodeSpec
 from accelscope.vendors import declarations
 
-DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device)
+# Throttling for one of a vendor's causes is for readers of single nodes.
+DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device and kind is not FaultKind.THROTTLED)
 FILE = "faults.yaml"  # of a fleet's folder
 _DEFAULT_SECONDS = 5.0
 _LONGEST_IDLE_SECONDS = 86_400  # before the fleet was started

@@ -1,6 +1,6 @@
 """The draft of an AMD GPU: the values that one source reports, before they become a Device."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -82,12 +82,16 @@ class AmdDraft(DeviceDraft):
         """Whether the id is more than the index. The partitions of a GPU may share such an id."""
         return any(self.values.get(place) is not None for place in ("uuid", "pci_address", "serial"))
 
+    @property
+    def cores(self) -> tuple[Core, ...]:
+        return tuple(_cores(self.members("cores")))
+
     def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
         self._choose_main_sensor()
         return self.build(
             id or self.id,
             health=self.health,
-            cores=tuple(_cores(self.members("cores"))),
+            cores=self.cores,
             links=self.links,
             ecc=tuple(_ecc(self.members("ecc"))),
             errors=tuple(_errors(self.members("errors"))),
@@ -103,6 +107,16 @@ class AmdDraft(DeviceDraft):
             if f"sensors.{name}" in self.absences:
                 self.miss("temperature_celsius", self.absences[f"sensors.{name}"])
                 return
+
+
+def number_dies(partitions: Mapping[int, Sequence[float | None]]) -> Iterator[tuple[int, float]]:
+    """Number and utilization of each compute die (XCC). They are grouped by partition, with the same number
+    of dies in each. The list of a partition ends with None for the dies of the others."""
+    sizes = [place + 1 for dies in partitions.values() for place, use in enumerate(dies) if use is not None]
+    for partition, dies in sorted(partitions.items()):
+        for place, use in enumerate(dies):
+            if use is not None:
+                yield partition * max(sizes) + place, use
 
 
 def _cores(members: Mapping[str, Any]) -> Iterator[Core]:

@@ -1,7 +1,7 @@
 """All AMD GPUs of a node: the files of the amdgpu driver, completed with the output of AMD's tools."""
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from accelscope.model import Device, Process, Reading
@@ -67,7 +67,15 @@ class DriverSource:
         sharing = find_dies_sharing_power(
             cards, {key for key, gpu in self._gpus.items() if not gpu.shows_power}
         )
+        slots = {card.id: slot_of(card.pci_address or "") for card in cards}
+        measures = not all(
+            card.id in self._gpus and self._gpus[card.id].metrics.replaces_tool for card in cards
+        )
+        self._tools.expect(frozenset(slots.values()), measures=measures)
         report, failures = self._tools.latest(alone=False, until=until)
+        tool_devices: Mapping[str, Device] = {}
+        if report is not None:
+            tool_devices = report.by_slot if measures else report.names_by_slot
         gpus, contexts = {}, {}
         for index, card in enumerate(cards):
             gpu = self._gpus.get(card.id)
@@ -75,14 +83,14 @@ class DriverSource:
                 lister = ProcessLister(self._compute, self._open_files, self._monotonic)
                 gpu = Gpu(card, lister, self._clock)
             gpus[card.id] = gpu
-            slot = slot_of(card.pci_address or "")
+            slot = slots[card.id]
             contexts[card.id] = GpuContext(
                 index=index,
                 driver_version=version,
                 nodes=nodes.get(slot, ()),
                 shares_power=card.id in sharing,
                 candidates=candidates,
-                tool_device=report.by_slot.get(slot) if report is not None else None,
+                tool_device=tool_devices.get(slot),
             )
         self._gpus, self._contexts = gpus, contexts
         source = "sysfs" if report is None else f"sysfs+{report.source}"

@@ -21,11 +21,12 @@ from accelscope.model.health import UNKNOWN_HEALTH
 from accelscope.vendors.amd import quantities
 from accelscope.vendors.amd.draft import AmdDraft
 from accelscope.vendors.amd.drm import Card, KfdNode
-from accelscope.vendors.amd.gpu_files import BadPages, ErrorCounters, Sensors, energy_joules, reason_of
+from accelscope.vendors.amd.gpu_files import RARELY_SECONDS, BadPages, ErrorCounters, Sensors, reason_of
+from accelscope.vendors.amd.gpu_metrics import GpuMetrics
 from accelscope.vendors.amd.processes import ProcessCandidates, ProcessLister
 from accelscope.vendors.amd.tools import fill_gaps
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.common.files import read_bytes, read_optional, read_text
+from accelscope.vendors.common.files import read_optional, read_text
 
 RECENT_ERROR_SECONDS = 600.0
 
@@ -114,7 +115,8 @@ _FILES: tuple[tuple[str, str, quantities.Read, bool], ...] = (
     ("current_compute_partition", "compute_partition", quantities.partition, False),
     ("current_memory_partition", "memory_partition", quantities.partition, False),
 )
-_METRICS = "gpu_metrics"
+# Constant while the driver is loaded.
+_CONSTANT_FILES = ("mem_info_vram_total", "max_link_speed", "max_link_width")
 _CLOCK_LEVEL_FILES = {
     "pp_dpm_sclk": "graphics",
     "pp_dpm_mclk": "memory",
@@ -164,8 +166,11 @@ class Gpu:
         self._sensors = Sensors(card.folder)
         self._errors = ErrorCounters(card.folder)
         self.shows_power = True  # False for a die whose module reports power at the other die
-        self._has_energy_counter = False  # in gpu_metrics
+        self.metrics = GpuMetrics(card.folder, linked=card.xgmi_hive not in (None, "0"))
         self._missing: set[str] = set()  # files that this GPU does not have; they are not tried again
+        self._constants: dict[str, str] = {}  # contents of files
+        self._max_clocks: dict[str, float] = {}  # by domain
+        self._max_clocks_until = 0.0
 
     def read(self, context: GpuContext) -> Reading:
         """Raises DeviceLost."""
@@ -173,17 +178,18 @@ class Gpu:
         if read_optional(f"{self.card.folder}/power/runtime_status") in _SUSPENDED_STATES:
             return Reading(self._suspended_device(draft, context))
         now = self._clock()
+        self.metrics.take(draft)
         self._take_files(draft)
-        self._take_levels(draft)
-        self._take_energy(draft)
-        self._sensors.take(draft)
+        self.metrics.take_replays(draft)
+        self._take_levels(draft, now)
+        self._sensors.take(draft, self.metrics.places, now)
         refused = self._reads_refused(draft)
         errors = self._errors.take(draft, now)
         self._share_power(draft, context)
         draft.partitions = self._partitions(context, draft)
         device = draft.device(self.card.id)
         device = replace(device, read_at=now, errors=(*device.errors, *errors))
-        device = fill_gaps(device, self._without_second_counter(context.tool_device))
+        device = fill_gaps(device, self.metrics.without_own_values(context.tool_device))
         health = assess_health(device, self._errors.bad_pages, now=now, refused=refused)
         return Reading(
             replace(device, health=health),
@@ -240,48 +246,40 @@ class Gpu:
 
     def _take_files(self, draft: AmdDraft) -> None:
         for name, place, read, expected in _FILES:
-            text = self._text(draft, name, place, expected=expected)
+            if place in self.metrics.places:
+                continue
+            text = self._constants.get(name)
+            if text is None:
+                text = self._text(draft, name, place, expected=expected)
+                if text is not None and name in _CONSTANT_FILES:
+                    self._constants[name] = text
             if text is not None and text.strip() != "Unknown":
                 draft.take(place, text.strip(), read, name)
         total, used = (draft.values.get(f"memory_{what}_bytes") for what in ("total", "used"))
         if total is not None and used is not None and used <= total:
             draft.put("memory_free_bytes", total - used)
 
-    def _take_levels(self, draft: AmdDraft) -> None:
-        """Lines are `1: 1138Mhz *`, with a star at the current level; `S` is the clock in deep sleep."""
+    def _take_levels(self, draft: AmdDraft, now: float) -> None:
+        """Lines are `1: 1138Mhz *`, with a star at the current level; `S` is the clock in deep sleep. If the
+        current clock is in `gpu_metrics`, the levels are read once a minute for the highest one."""
+        if not self._max_clocks_until - RARELY_SECONDS <= now < self._max_clocks_until:
+            self._max_clocks, self._max_clocks_until = {}, now + RARELY_SECONDS
         for name, domain in _CLOCK_LEVEL_FILES.items():
+            measured = f"clocks.{domain}" in self.metrics.places
+            if measured and domain in self._max_clocks:
+                draft.put(f"clocks.{domain}.max", self._max_clocks[domain])
+                continue
             text = self._text(draft, name, f"clocks.{domain}", expected=False)
             if text is None:
                 continue
             levels = [match for match in map(_LEVEL.fullmatch, text.splitlines()) if match]
-            now = next((int(match[1]) for match in levels if match[2]), None)
+            current = next((int(match[1]) for match in levels if match[2]), None)
             top = max((int(match[1]) for match in levels), default=0)
-            if now is not None:
-                draft.put(f"clocks.{domain}", now * 1e6)
+            if current is not None and not measured:
+                draft.put(f"clocks.{domain}", current * 1e6)
             if top:
                 draft.put(f"clocks.{domain}.max", top * 1e6)
-
-    def _take_energy(self, draft: AmdDraft) -> None:
-        if _METRICS in self._missing:
-            return
-        try:
-            joules = energy_joules(read_bytes(f"{self.card.folder}/{_METRICS}"))
-        except OSError as error:
-            if isinstance(error, FileNotFoundError):
-                self._missing.add(_METRICS)
-            if self._has_energy_counter:
-                draft.miss("energy_joules", reason_of(error))
-            return
-        if joules is not None:
-            draft.put("energy_joules", joules)
-            self._has_energy_counter = True
-
-    def _without_second_counter(self, tool_device: Device | None) -> Device | None:
-        """The tool's energy counter has a rounded unit and is read less often. Switching between the counters
-        would look like a jump."""
-        if tool_device is None or not self._has_energy_counter:
-            return tool_device
-        return replace(tool_device, energy_joules=None)
+                self._max_clocks[domain] = top * 1e6
 
     def _text(self, draft: AmdDraft, name: str, place: str, *, expected: bool) -> str | None:
         if name in self._missing:
@@ -323,7 +321,9 @@ class Gpu:
         if len(context.nodes) < 2:
             return ()
         profile = draft.values.get("compute_partition")
-        cores = context.tool_device.cores if context.tool_device is not None else ()
+        cores = draft.cores
+        if not cores and context.tool_device is not None:
+            cores = context.tool_device.cores
         utilizations = _utilization_by_partition(cores, len(context.nodes))
         partitions = []
         for number, node in enumerate(context.nodes):

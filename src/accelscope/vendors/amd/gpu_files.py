@@ -1,9 +1,8 @@
-"""Kernel files of one GPU: sensors (hwmon), the gpu_metrics table and error counters (RAS)."""
+"""Small files of the kernel about one GPU: sensors (hwmon) and error counters (RAS)."""
 
 import errno
 import re
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from accelscope.model import AbsenceReason, ErrorCount
@@ -33,30 +32,6 @@ def reason_of(error: OSError) -> AbsenceReason:
     return _REASONS.get(error.errno or 0, AbsenceReason.DRIVER_ERROR)
 
 
-# The binary file `gpu_metrics`: the energy counter is in no other file.
-
-_HEADER = struct.Struct("<HBB")  # size of the table, format, content
-_DEDICATED = 1  # format; the tables of APUs (2, 3) have no energy counter
-# Offset of the counter by content revision. 1.0 has no aligned counter, and 1.9 is a list of attributes. 1.6
-# has the layout of released kernels, without the activity of video and JPEG engines that precedes it in 1.5.
-_ENERGY_OFFSETS = {1: 24, 2: 24, 3: 24, 4: 24, 5: 88, 6: 16, 7: 24, 8: 24}
-_ENERGY = struct.Struct("<Q")
-_JOULES_PER_COUNT = 2.0**-16  # AMD's tools multiply by 15.3 µJ, which is this unit rounded
-_NO_MEASUREMENT = (0, 0xFFFF_FFFF_FFFF_FFFF)
-
-
-def energy_joules(table: bytes) -> float | None:
-    """Energy since the driver was loaded, or None if the table has no counter."""
-    if len(table) < _HEADER.size:
-        return None
-    size, format_, content = _HEADER.unpack_from(table)
-    offset = _ENERGY_OFFSETS.get(content) if format_ == _DEDICATED else None
-    if offset is None or min(size, len(table)) < offset + _ENERGY.size:
-        return None
-    (count,) = _ENERGY.unpack_from(table, offset)
-    return None if count in _NO_MEASUREMENT else round(count * _JOULES_PER_COUNT, 6)
-
-
 # Sensors: the folder hwmon/hwmonN of the device. Files `*_label` name the sensors.
 
 _INPUT = re.compile(r"(temp|in|freq)([0-9]{1,3})_input", re.ASCII)
@@ -77,6 +52,16 @@ _FILES: tuple[tuple[str, str, float], ...] = (
     ("power1_cap_max", "power_limit_max_watts", 1e-6),
     ("fan1_input", "fans.0.rpm", 1.0),
 )
+# Constant while the driver is loaded, or changed by an administrator. The driver asks the GPU for them, so
+# they are read once a minute.
+_RARELY_CHANGED = (
+    "power_limit_default_watts",
+    "power_limit_min_watts",
+    "power_limit_max_watts",
+    "temperature_slowdown_celsius",
+    "temperature_shutdown_celsius",
+)
+RARELY_SECONDS = 60.0
 _HIGHEST = {"power_watts": 1e4, "sensors": 500.0, "rails": 60.0, "clocks": 6e10, "fans": 1e5}
 
 
@@ -94,29 +79,37 @@ class Sensors:
     def __init__(self, device_folder: str) -> None:
         self._device = device_folder
         self._layout: _Layout | None = None
+        self._rare: dict[str, float] = {}  # values that change rarely
+        self._rare_until = 0.0
 
-    def take(self, draft: AmdDraft) -> None:
+    def take(self, draft: AmdDraft, elsewhere: Collection[str], now: float) -> None:
+        """`elsewhere`: places whose values come from another source. Their files are not read."""
+        if not self._rare_until - RARELY_SECONDS <= now < self._rare_until:
+            self._rare, self._rare_until = {}, now + RARELY_SECONDS
+        for place, value in self._rare.items():
+            draft.put(place, value)
         layout = self._layout or _read_layout(self._device)
         if layout is None:
             for place in ("temperature_celsius", "power_watts"):
                 draft.miss(place, AbsenceReason.NOT_SUPPORTED)
             return
         self._layout = layout
-        missing = 0
+        tried = missing = 0
         for name, place, unit in layout.files:
-            missing += not _take(draft, f"{layout.folder}/{name}", place, _scaled(place, unit))
+            if place not in elsewhere and place not in self._rare:
+                tried += 1
+                missing += not _take(draft, f"{layout.folder}/{name}", place, _scaled(place, unit))
         if layout.pwm_steps is not None:
             _take(draft, f"{layout.folder}/pwm1", "fans.0.ratio", _share(layout.pwm_steps))
         if layout.main_sensor is not None:
-            for suffix, place in (("crit", "slowdown"), ("emergency", "shutdown")):
-                _take(
-                    draft,
-                    f"{layout.folder}/{layout.main_sensor}_{suffix}",
-                    f"temperature_{place}_celsius",
-                    _scaled("sensors", 1e-3),
-                )
+            for suffix, limit in (("crit", "slowdown"), ("emergency", "shutdown")):
+                place = f"temperature_{limit}_celsius"
+                if place not in self._rare:
+                    path = f"{layout.folder}/{layout.main_sensor}_{suffix}"
+                    _take(draft, path, place, _scaled("sensors", 1e-3))
+        self._rare = {place: draft.values[place] for place in _RARELY_CHANGED if place in draft.values}
         draft.miss("power_watts", AbsenceReason.NOT_SUPPORTED)
-        if missing == len(layout.files):
+        if tried and missing == tried:
             self._layout = None  # the folder's name changes when the driver is reloaded
 
 

@@ -10,7 +10,7 @@ from accelscope.model import AbsenceReason, Health, HealthState, Link, Process, 
 from accelscope.parsing import Parsed, Rejections
 from accelscope.vendors.amd import documents, quantities
 from accelscope.vendors.amd.documents import Tree
-from accelscope.vendors.amd.draft import AmdDraft
+from accelscope.vendors.amd.draft import AmdDraft, number_dies
 from accelscope.vendors.common.values import program_name
 
 # `amd-smi metric`: measurements of each GPU.
@@ -117,23 +117,9 @@ def _take_engines(draft: AmdDraft, gpu: Tree) -> None:
             ratios = [ratio for engines in by_partition.values() for ratio in _ratios(engines)]
         if ratios:
             draft.put(place, round(sum(ratios) / len(ratios), 9))
-    for number, use in _compute_dies(usage):
+    busy = _by_partition(usage, "gfx_busy_inst")
+    for number, use in number_dies({part: [_ratio(leaf) for leaf in dies] for part, dies in busy.items()}):
         draft.put(f"cores.{number}.use", use)
-
-
-def _compute_dies(usage: Tree) -> Iterator[tuple[int, float]]:
-    """Number and utilization of each compute die (XCC), if the chip reports them. They are grouped by
-    partition, with the same number of dies in each. The list of a partition ends with `N/A` for the dies of
-    the others."""
-    partitions = {
-        number: [_ratio(leaf) for leaf in listed]
-        for number, listed in _by_partition(usage, "gfx_busy_inst").items()
-    }
-    sizes = [place + 1 for dies in partitions.values() for place, use in enumerate(dies) if use is not None]
-    for partition, dies in sorted(partitions.items()):
-        for place, use in enumerate(dies):
-            if use is not None:
-                yield partition * max(sizes) + place, use
 
 
 def _by_partition(usage: Tree, name: str) -> dict[int, list[object]]:

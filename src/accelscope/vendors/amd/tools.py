@@ -1,12 +1,12 @@
 """What only AMD's tools report: names, throttling, links, and values that the driver has no file for.
 
-amd-smi takes seconds for a server's GPUs, so it runs in the background. Without amd-smi, rocm-smi is used. If
-the driver's files are not visible (a container without the node's /sys, a fork of the driver), the tools are
-the only source.
+amd-smi takes seconds for a server's GPUs, so it runs in the background, and it measures only if the driver's
+files do not contain all that it measures. Without amd-smi, rocm-smi is used. If the driver's files are not
+visible (a container without the node's /sys, a fork of the driver), the tools are the only source.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from accelscope.vendors.amd.drm import slot_of
 from accelscope.vendors.common.contract import ReaderError, ReaderOptions
 from accelscope.vendors.common.tool import Background, Latest, Tool, find_program
 
-_STATIC_EVERY = 10  # runs: names and limits of the GPUs change rarely
+_STATIC_EVERY = 10  # intervals: names and limits of the GPUs change rarely
 _SERVER_NAME = re.compile(r"Instinct|\bMI[0-9]{2,3}", re.IGNORECASE)
 _SERVER_CHIP = re.compile(r"gfx9(?:06|08|0a|4|5)")
 _NO_DEVICES = frozenset({"no_devices", "nothing_to_report"})  # reasons that either tool reports
@@ -76,6 +76,7 @@ class SmiReport:
     processes: tuple[Process, ...] = ()
     # By PCI slot, the first device of each GPU: further devices are partitions of it.
     by_slot: Mapping[str, Device] = field(default_factory=dict)
+    names_by_slot: Mapping[str, Device] = field(default_factory=dict)  # the same without measured values
     failures: tuple[str, ...] = ()  # reasons of failed runs without which the report is still usable
 
 
@@ -88,11 +89,21 @@ class AmdTools:
         self._alone = False
         self._last_report: SmiReport | None = None
         self._static: tuple[Device, ...] = ()
-        self._runs = 0
+        self._static_slots: frozenset[str] = frozenset()  # GPUs of the driver when `_static` was read
+        self._intervals = 0
+        # As the driver shows the GPUs. The background thread reads these.
+        self._slots: frozenset[str] = frozenset()
+        self._measures = True
 
     @property
     def found(self) -> bool:
         return any(find_program(self._options.value(tool)) is not None for tool in (AMD_SMI, ROCM_SMI))
+
+    def expect(self, slots: frozenset[str], *, measures: bool) -> None:
+        """The PCI slots of the driver's GPUs, and whether the tool must measure, too, because their files do
+        not contain everything."""
+        self._slots = slots
+        self._measures = measures
 
     def latest(self, *, alone: bool, until: float) -> tuple[SmiReport | None, tuple[str, ...]]:
         """The last report unless it is too old, and the reasons of failed runs since the last call. Waits
@@ -142,11 +153,9 @@ class AmdTools:
     def _run_amd_smi(self) -> SmiReport:
         from accelscope.vendors.amd import parse_amd_smi  # noqa: PLC0415
 
-        if self._runs % _STATIC_EVERY == 0 or not self._static:
-            self._static = _run_and_parse(
-                self._amd_smi, ["static", "--json"], parse_amd_smi.parse_static
-            ).devices
-        self._runs += 1
+        self._update_static(self._amd_smi, ["static", "--json"], parse_amd_smi.parse_static)
+        if not (self._alone or self._measures):
+            return _make_report("amd-smi", self._static, self._static)
         static = {device.index: device for device in self._static}
         measured = _run_and_parse(self._amd_smi, ["metric", "--json"], parse_amd_smi.parse_metric).devices
         if not all(device.index in static for device in measured):
@@ -161,7 +170,7 @@ class AmdTools:
             # The error is ignored: the messages for "no processes" differ between versions.
             output = self._run_optional(["process", "--json"], failures)
             processes = parse_amd_smi.parse_process(output).processes
-        return _make_report("amd-smi", devices, processes, failures)
+        return _make_report("amd-smi", self._static, devices, processes, failures)
 
     def _run_optional(self, arguments: list[str], failures: list[str]) -> str:
         """The output of a run without which the report is still usable. A failure is added to `failures`."""
@@ -174,11 +183,21 @@ class AmdTools:
     def _run_rocm_smi(self) -> SmiReport:
         from accelscope.vendors.amd import parse_rocm_smi  # noqa: PLC0415 - as above
 
-        arguments = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
-        if self._alone:
-            arguments = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
+        if not self._alone:
+            arguments = ["--showproductname", "--showbus", "--showuniqueid", "--showserial", "--json"]
+            self._update_static(self._rocm_smi, arguments, parse_rocm_smi.parse_rocm_json)
+            return _make_report("rocm-smi", self._static, self._static)
+        arguments = ["-a", "--showmeminfo", "vram", "--showpids", "--json"]
         parsed = _run_and_parse(self._rocm_smi, arguments, parse_rocm_smi.parse_rocm_json)
-        return _make_report("rocm-smi", list(parsed.devices), parsed.processes)
+        return _make_report("rocm-smi", (), parsed.devices, parsed.processes)
+
+    def _update_static(self, tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> None:
+        """Names and limits: every ten intervals, and after GPUs were added or removed."""
+        slots = self._slots
+        if self._intervals % _STATIC_EVERY == 0 or not self._static or slots != self._static_slots:
+            self._static = _run_and_parse(tool, arguments, parse).devices
+            self._static_slots = slots
+        self._intervals += 1
 
 
 def _run_and_parse(tool: Tool, arguments: list[str], parse: Callable[[str], Parsed]) -> Parsed:
@@ -235,16 +254,27 @@ def _join_pcie(one: Pcie | None, other: Pcie | None) -> Pcie | None:
 
 
 def _make_report(
-    source: str, devices: list[Device], processes: tuple[Process, ...], failures: Iterable[str] = ()
+    source: str,
+    static: Sequence[Device],
+    devices: Sequence[Device],
+    processes: tuple[Process, ...] = (),
+    failures: Iterable[str] = (),
 ) -> SmiReport:
-    by_slot: dict[str, Device] = {}
+    names = _first_by_slot(static)
+    by_slot = _first_by_slot(devices)
     listed = []
     for device in devices:
-        first = device
-        if device.pci_address is not None:
-            first = by_slot.setdefault(slot_of(device.pci_address), device)
+        first = device if device.pci_address is None else by_slot[slot_of(device.pci_address)]
         listed.append(device if first is device else _without_shared_values(device, first))
-    return SmiReport(source, tuple(listed), processes, by_slot, tuple(failures))
+    return SmiReport(source, tuple(listed), processes, by_slot, names, tuple(failures))
+
+
+def _first_by_slot(devices: Iterable[Device]) -> dict[str, Device]:
+    found: dict[str, Device] = {}
+    for device in devices:
+        if device.pci_address is not None:
+            found.setdefault(slot_of(device.pci_address), device)
+    return found
 
 
 def _has_links(device: Device) -> bool:

@@ -6,8 +6,8 @@ from accelscope.simulate.faults import TOOL_FAULTS, FaultKind, PossibleFaults
 from accelscope.simulate.folder import Content, Folder
 from accelscope.simulate.pods import PluginDevice
 from accelscope.simulate.vendor import InstalledPart, Instant, SimulatedVendor, Site, Tool, ToolAnswer
-from accelscope.vendors.amd.simulated import kernel_files, tools
-from accelscope.vendors.amd.simulated.gpu import GpuDynamics, GpuReading, gpus_of
+from accelscope.vendors.amd.simulated import kernel_files, kfd, tools
+from accelscope.vendors.amd.simulated.gpu import THROTTLE_CAUSES, GpuDynamics, GpuReading, gpus_of
 from accelscope.vendors.amd.simulated.spec import TOOLS, AmdSpec, read_section
 
 # Errors of the tools. rocm-smi exits with 0 for most of them.
@@ -45,17 +45,11 @@ ROCM_SMI_ERRORS = {
 }
 
 
-_BMC_DISPLAY = "0x1a03"  # vendor id of ASPEED, whose chips drive the display of servers
-
-
 class AmdDriver:
     def __init__(self, spec: AmdSpec, site: Site) -> None:
         self._spec = spec
         self._gpus = gpus_of(spec, site)
-        self._dynamics = tuple(
-            GpuDynamics(gpu, [die for die in self._gpus if die.module == gpu.module], site.placements)
-            for gpu in self._gpus
-        )
+        self._dynamics = tuple(GpuDynamics(gpu, self._gpus, site.placements) for gpu in self._gpus)
         costs = {"amd-smi": spec.amd_smi, "rocm-smi": spec.rocm_smi}
         errors = {"amd-smi": AMD_SMI_ERRORS, "rocm-smi": ROCM_SMI_ERRORS}
         self._tools = tuple(Tool(name=name, cost=costs[name], errors=errors[name]) for name in spec.tools)
@@ -83,8 +77,8 @@ class AmdDriver:
         listed = tuple(reading for reading in self.readings(instant) if reading.index is not None)
         loaded = all(fault.kind is not FaultKind.DRIVER_NOT_LOADED for fault in instant.active)
         yield "sys/class/drm/version", "drm 1.1.0 20060810\n"
-        if any(gpu.has_bmc_display for gpu in self._gpus):
-            yield "sys/class/drm/card0/device/vendor", f"{_BMC_DISPLAY}\n"
+        if self._gpus and self._gpus[0].has_bmc_display:
+            yield from kernel_files.display_files(self._gpus[0])
         for reading in listed:
             yield from kernel_files.pci_files(reading.gpu, bound=loaded)
         if loaded:
@@ -94,17 +88,20 @@ class AmdDriver:
 
     def _driver_files(self, listed: tuple[GpuReading, ...]) -> Iterator[tuple[str, Content]]:
         spec = self._spec
-        yield "sys/bus/pci/drivers/amdgpu", Folder()
+        if not listed:
+            yield "sys/bus/pci/drivers/amdgpu", Folder()
         yield "sys/module/amdgpu/refcnt", "12\n"
+        yield "sys/module/amdgpu/initstate", "live\n"
         if spec.driver_version is not None:
             yield "sys/module/amdgpu/version", f"{spec.driver_version}\n"
         else:
             yield "proc/sys/kernel/osrelease", f"{spec.kernel_release}\n"
         yield "dev/kfd", ""
         for reading in listed:
-            yield from kernel_files.device_files(reading, repeats_power=spec.rocm < (6, 0))
-        yield from kernel_files.topology_files(listed)
-        yield from kernel_files.compute_files(listed)
+            yield from kernel_files.device_files(spec, reading)
+        yield from kernel_files.hive_files(listed)
+        yield from kfd.topology_files(listed)
+        yield from kfd.compute_files(listed)
         yield from kernel_files.open_files(listed)
 
     def _tool_answers(
@@ -140,12 +137,14 @@ VENDOR = SimulatedVendor(
                 FaultKind.VANISHED,
                 FaultKind.HANG,
                 FaultKind.HOT,
+                FaultKind.THROTTLED,
                 FaultKind.ECC_STORM,
                 FaultKind.DRIVER_NOT_LOADED,
                 *TOOL_FAULTS,
             }
         ),
         errors=tuple(AMD_SMI_ERRORS),
+        causes=THROTTLE_CAUSES,
         tools=TOOLS,
     ),
     settings={"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},

@@ -4,7 +4,7 @@ A reading is the reference for the driver's files and the output of the tools, w
 tests.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,10 +12,11 @@ from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault, FaultKind, lasted
 from accelscope.simulate.spec import numa_node
 from accelscope.simulate.vendor import Site
-from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
+from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw, uptime_at_start
 from accelscope.vendors.amd.simulated.spec import AmdDeviceSpec, AmdSpec, Card, Family
 
 _FIRST_RENDER_NODE = 128
+_PCIE_MEGABITS = 40  # per percent of memory traffic
 _PLATFORM_DEVICES = 7  # that the driver creates for a partitioned GPU, for any number of partitions
 
 
@@ -71,6 +72,11 @@ class Gpu:
         return self.slot % self.card.dies == 0
 
     @property
+    def folder(self) -> str:
+        """Of the device in /sys."""
+        return f"sys/devices/pci{self.address.rpartition(':')[0]}/{self.address}"
+
+    @property
     def drm_card(self) -> str:
         return f"card{self.first_card}"
 
@@ -94,8 +100,15 @@ class Gpu:
         return numa_node(self.slot, self.count) if self.card.family is Family.INSTINCT else -1
 
     @cached_property
-    def hive(self) -> str | None:
-        return f"{identity.digest(self.seed, 'amd', 'hive').hex()[:16]}" if self.card.linked else None
+    def hive(self) -> int | None:
+        return (
+            int.from_bytes(identity.digest(self.seed, "amd", "hive")[:8], "big") if self.card.linked else None
+        )
+
+    @property
+    def cpus(self) -> int:
+        """CPUs of the node."""
+        return 2 if self.card.family is Family.INSTINCT and self.count > 1 else 1
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -139,7 +152,8 @@ class Gpu:
 def gpus_of(spec: AmdSpec, site: Site) -> tuple[Gpu, ...]:
     has_bmc_display = any(device.card.family is Family.INSTINCT for device in spec.devices)
     gpus: list[Gpu] = []
-    node, minor, card, platform_device = 1, _FIRST_RENDER_NODE, int(has_bmc_display), 0
+    node = 2 if has_bmc_display and len(spec.devices) > 1 else 1  # after the CPUs
+    minor, card, platform_device = _FIRST_RENDER_NODE, int(has_bmc_display), 0
     for slot, device in enumerate(spec.devices):
         gpus.append(
             Gpu(
@@ -201,12 +215,22 @@ class ProcessReading:
 class PartReading:
     part: Part
     busy_percent: int
+    activity_sum: int
     vram_used_bytes: int
     processes: tuple[ProcessReading, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class XgmiLink:
+    peer: int  # slot of the other GPU
+    read_kilobytes: int
+    written_kilobytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
+    """The firmware adds up values once per cycle, which is a millisecond."""
+
     gpu: Gpu
     index: int | None  # None if the driver does not list it
     fault: str | None
@@ -225,13 +249,35 @@ class GpuReading:
     pcie_replays: int
     errors: Mapping[str, tuple[int, int]]  # by block: uncorrectable, correctable
     bad_pages: int
-    throttled: bool  # by heat
+    throttle_causes: frozenset[str]  # of the present
+    uptime_nanoseconds: int  # of the node
+    cycles: int
+    activity_sum: int  # percents of all cycles
+    memory_activity_sum: int
+    throttle_cycles: Mapping[str, int]  # by cause, in the order of the driver
+    video_percent: int
+    vr_millicelsius: int  # voltage regulators
+    xgmi: tuple[XgmiLink, ...]  # by port
     parts: tuple[PartReading, ...]
 
     @property
     def energy_counts(self) -> int:
         """In the units of the driver, 2^-16 J."""
         return self.energy_microjoules * 2**16 // 10**6
+
+    @property
+    def pcie_megabits(self) -> int:
+        """PCIe traffic in both directions, in proportion to memory traffic."""
+        return _PCIE_MEGABITS * self.memory_busy_percent
+
+    @property
+    def pcie_megabit_sum(self) -> int:
+        return _PCIE_MEGABITS * self.memory_activity_sum
+
+    @property
+    def fan_rpm(self) -> int | None:
+        full = self.gpu.card.fan_rpm
+        return None if full is None or self.fan_percent is None else full * self.fan_percent // 100
 
     @property
     def suspended(self) -> bool:
@@ -249,6 +295,9 @@ _DRIVER_BYTES = 283 * _MIB  # memory of the driver on an Instinct
 _BUSY = 0.005  # a lower load is not visible in the driver's samples
 _POWER_AT_FULL_LOAD = 0.97  # of the limit
 _HEADROOM_AT_FULL_POWER = 22  # degrees below slowdown
+_CYCLES = 1000  # per second
+_LINK_KILOBYTES = 40_000_000  # per second of full load, between two GPUs
+THROTTLE_CAUSES = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
 _STORM_CORRECTED_PER_SECOND = 40
 _STORM_SECONDS_PER_UNCORRECTED = 30
 _STORM_SECONDS_PER_PAGE = 60
@@ -256,14 +305,17 @@ _DEVICE_FAULTS = (FaultKind.VANISHED, FaultKind.LOST, FaultKind.HANG)
 
 
 class GpuDynamics:
-    def __init__(self, gpu: Gpu, dies: Iterable[Gpu], placements: Sequence[Placement]) -> None:
-        """`dies` are all dies of the module, including this one."""
+    def __init__(self, gpu: Gpu, gpus: Sequence[Gpu], placements: Sequence[Placement]) -> None:
+        """`gpus` are all GPUs of the node, including this one."""
         self._gpu = gpu
         self._placements = tuple(p for p in placements if p.device == gpu.slot)
         share = 1 / len(gpu.parts)
-        self._load = DeviceLoad((p, share) for p in self._placements)
-        slots = {die.slot for die in dies}
+        self._load = _load_of(gpu, placements)
+        slots = {die.slot for die in gpus if die.module == gpu.module}
         together = DeviceLoad((p, share / len(slots)) for p in placements if p.device in slots)
+        self._peers = {
+            other.slot: _load_of(other, placements) for other in gpus if other.hive and other is not gpu
+        }
         full = gpu.spec.power_limit_watts * _POWER_AT_FULL_LOAD
         idle = gpu.card.power.idle_watts * self._between(0.96, 1.04, "idle")
         self._power = PowerDraw(idle, max(0.0, full - idle), together)
@@ -277,6 +329,7 @@ class GpuDynamics:
         card = self._gpu.card
         active = {fault.kind for fault in faults if fault.active(at)}
         hot = FaultKind.HOT in active
+        causes = frozenset(cause for fault in faults if fault.active(at) and (cause := _cause(fault)))
         load = self._load.mean(at)
         parts = tuple(self._part(part, at) for part in self._gpu.parts)
         edge = card.crit_celsius + 2.0 if hot else self._celsius(at)
@@ -287,20 +340,28 @@ class GpuDynamics:
             fault=next((str(kind) for kind in _DEVICE_FAULTS if kind in active), None),
             busy_percent=min(100, round(100 * load)),
             memory_busy_percent=min(100, round(100 * self._memory_traffic(at))),
-            vram_used_bytes=sum(part.vram_used_bytes for part in parts) + _DRIVER_BYTES,
+            vram_used_bytes=sum(part.vram_used_bytes for part in parts),
             edge_millicelsius=round(edge) * 1000,
             junction_millicelsius=round(edge + 4 + 10 * load) * 1000,
             memory_millicelsius=round(edge * 0.93) * 1000,
             power_microwatts=int(self._power.mean(at)) * 1_000_000,
             energy_microjoules=int(1e6 * (self._power.joules(at) + self._between(1e6, 9e8, "energy"))),
-            sclk_mhz=clock * 6 // 10 if hot else clock,
+            sclk_mhz=clock * 6 // 10 if causes else clock,
             mclk_mhz=card.mclk_mhz[-1] if load > _BUSY else card.mclk_mhz[0],
             millivolts=card.gfx_millivolts,
             fan_percent=None if card.fan_rpm is None else self._fan_percent(edge),
             pcie_replays=int(self._between(0, 4, "replays")),
             errors=self._errors(at, faults),
             bad_pages=sum(int(s // _STORM_SECONDS_PER_PAGE) for s in _storms(faults, at)),
-            throttled=hot,
+            throttle_causes=causes,
+            uptime_nanoseconds=int(1e9 * (uptime_at_start(self._gpu.seed) + at)),
+            cycles=int(_CYCLES * (at + self._between(1e4, 9e5, "driver age"))),
+            activity_sum=self._sum("activity", self._load.total(at)),
+            memory_activity_sum=self._sum("memory activity", self._memory_total(at)),
+            throttle_cycles=self._throttle_cycles(at, faults),
+            video_percent=self._video_percent(at),
+            vr_millicelsius=round(edge * 0.9) * 1000,
+            xgmi=tuple(self._link(peer, at) for peer in self._peers),
             parts=parts,
         )
 
@@ -312,6 +373,44 @@ class GpuDynamics:
     def _memory_traffic(self, at: float) -> float:
         share = 1 / len(self._gpu.parts)
         return sum(p.curve.mean(at) * p.memory_intensity * share for p in self._placements)
+
+    def _memory_total(self, at: float) -> float:
+        share = 1 / len(self._gpu.parts)
+        total = DeviceLoad((p, share * p.memory_intensity) for p in self._placements)
+        return total.total(at)
+
+    def _sum(self, name: str, load_seconds: float, *path: object) -> int:
+        """A sum of percents over all cycles, which began at some number before simulated time 0."""
+        before = identity.whole(10**6, 10**9, self._gpu.seed, "amd", name, self._gpu.slot, *path)
+        return before + int(100 * _CYCLES * load_seconds)
+
+    def _throttle_cycles(self, at: float, faults: Sequence[Fault]) -> dict[str, int]:
+        """Each cause has throttled the GPU for some time before simulated time 0."""
+        seed, slot = self._gpu.seed, self._gpu.slot
+        lasting = {
+            cause: [fault.seconds(at) for fault in faults if _cause(fault) == cause]
+            for cause in THROTTLE_CAUSES
+        }
+        return {
+            cause: identity.whole(0, 9000, seed, "amd", "throttled", cause, slot)
+            + int(_CYCLES * sum(seconds))
+            for cause, seconds in lasting.items()
+        }
+
+    def _video_percent(self, at: float) -> int:
+        specs = [(p.curve.mean(at), p.process.spec) for p in self._placements if p.curve.runs_at(at)]
+        return min(100, round(100 * sum(load * max(spec.encoder, spec.decoder) for load, spec in specs)))
+
+    def _link(self, peer: int, at: float) -> XgmiLink:
+        """Each GPU reads from its peers in proportion to its load; what one reads, the other writes."""
+        own, seed = self._gpu.slot, self._gpu.seed
+        loads = {own: self._load, peer: self._peers[peer]}
+        read, written = (
+            identity.whole(10**6, 10**9, seed, "amd", "link", reader, source)
+            + int(_LINK_KILOBYTES * loads[reader].total(at))
+            for reader, source in ((own, peer), (peer, own))
+        )
+        return XgmiLink(peer=peer, read_kilobytes=read, written_kilobytes=written)
 
     @staticmethod
     def _fan_percent(celsius: float) -> int:
@@ -332,9 +431,14 @@ class GpuDynamics:
         return PartReading(
             part=part,
             busy_percent=min(100, round(100 * sum(p.curve.mean(at) for p in here))),
-            vram_used_bytes=sum(process.vram_bytes for process in processes),
+            activity_sum=self._sum("activity", self._part_total(part, at), part.number),
+            vram_used_bytes=sum(process.vram_bytes for process in processes)
+            + _DRIVER_BYTES // len(self._gpu.parts),
             processes=processes,
         )
+
+    def _part_total(self, part: Part, at: float) -> float:
+        return DeviceLoad((p, 1.0) for p in self._placements if (p.instance or 0) == part.number).total(at)
 
     def _process(self, placement: Placement, at: float) -> ProcessReading:
         """Only GPUs with graphics engines report the engine time of processes."""
@@ -351,6 +455,15 @@ class GpuDynamics:
             encoder_ns=int(1e9 * ran * spec.encoder) if has_engine_times else 0,
             decoder_ns=int(1e9 * ran * spec.decoder) if has_engine_times else 0,
         )
+
+
+def _load_of(gpu: Gpu, placements: Sequence[Placement]) -> DeviceLoad:
+    share = 1 / len(gpu.parts)
+    return DeviceLoad((p, share) for p in placements if p.device == gpu.slot)
+
+
+def _cause(fault: Fault) -> str | None:
+    return "socket_thermal" if fault.kind is FaultKind.HOT else fault.cause
 
 
 def _storms(faults: Sequence[Fault], at: float) -> tuple[float, ...]:

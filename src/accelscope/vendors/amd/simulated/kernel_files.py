@@ -1,61 +1,132 @@
-"""Kernel files of simulated GPUs: /sys/bus/pci, /sys/devices/platform, /sys/class/drm, /sys/class/kfd, /dev
-and /proc."""
+"""Kernel files of simulated GPUs: PCI devices with their device nodes and sensors, and the open files of
+processes."""
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from accelscope.simulate.faults import FaultKind
 from accelscope.simulate.folder import Blocking, Content, Folder, Link
-from accelscope.vendors.amd.simulated.gpu import Gpu, GpuReading, PartReading, PlatformDevice, ProcessReading
-from accelscope.vendors.amd.simulated.spec import Family
+from accelscope.vendors.amd.simulated.gpu import Gpu, GpuReading, PlatformDevice, ProcessReading
+from accelscope.vendors.amd.simulated.gpu_metrics import PCIE_LANES, gpu_metrics
+from accelscope.vendors.amd.simulated.kfd import pasid_of
+from accelscope.vendors.amd.simulated.spec import AmdSpec, Family
 
 _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0"}
-_LANES = 16
 _GTT_BYTES = 64 << 30
 _PAGE_BYTES = 0x1000
-_TABLE_BYTES = {3: 120, 7: 2208}  # size of gpu_metrics by content revision
-_NOT_MEASURED = 2**64 - 1
 # The driver reads some files from the GPU. For a lost or suspended GPU, a folder in their place makes reading
-# them fail. If the GPU hangs, this file blocks.
-_HANGING = "gpu_busy_percent"
+# them fail. If the GPU hangs, these files block.
+_HANGING = ("gpu_busy_percent", "gpu_metrics")
+_AMD = 0x1002
+# Bits of the blocks with error counters, in ras/features.
+_RAS_BITS = {"umc": 0, "sdma": 1, "gfx": 2, "mmhub": 3, "pcie_bif": 5, "hdp": 6, "xgmi_wafl": 7}
+_DRM_MAJOR = 226
 
 File = tuple[str, Content]
 
 
+def _link(path: str, target: str) -> File:
+    """A relative link, as the kernel makes them; both are paths under sys/."""
+    ups = "../" * (path.count("/") - 1)
+    return path, Link(f"{ups}{target.removeprefix('sys/')}")
+
+
 def pci_files(gpu: Gpu, *, bound: bool) -> Iterator[File]:
     """Files of the PCI bus; `bound` if amdgpu is loaded."""
-    folder = f"sys/bus/pci/devices/{gpu.address}"
-    yield f"{folder}/vendor", "0x1002\n"
-    yield f"{folder}/device", f"0x{gpu.card.code:04x}\n"
-    yield f"{folder}/class", f"0x{gpu.card.pci_class:04x}00\n"
-    yield f"{folder}/numa_node", f"{gpu.numa_node}\n"
+    card = gpu.card
+    board = card.subsystem or (_AMD, card.code)
+    yield from _pci_device(
+        gpu.folder,
+        (_AMD, card.code),
+        class_=card.pci_class << 8,
+        revision=card.revision,
+        board=board,
+        numa_node=gpu.numa_node,
+    )
     driver = "DRIVER=amdgpu\n" if bound else ""
     yield (
-        f"{folder}/uevent",
-        f"{driver}PCI_CLASS={gpu.card.pci_class:X}00\nPCI_ID=1002:{gpu.card.code:04X}\nPCI_SLOT_NAME={gpu.address}\n",
+        f"{gpu.folder}/uevent",
+        f"{driver}PCI_CLASS={card.pci_class:X}00\nPCI_ID=1002:{card.code:04X}\n"
+        f"PCI_SUBSYS_ID={board[0]:04X}:{board[1]:04X}\nPCI_SLOT_NAME={gpu.address}\n",
     )
     if bound:
-        yield f"{folder}/driver", Link("../../drivers/amdgpu")
+        yield _link(f"{gpu.folder}/driver", "sys/bus/pci/drivers/amdgpu")
+        yield _link(f"sys/bus/pci/drivers/amdgpu/{gpu.address}", gpu.folder)
 
 
-def device_files(reading: GpuReading, *, repeats_power: bool) -> Iterator[File]:
-    """`repeats_power`: older drivers report the power of a module at both dies."""
+def _pci_device(
+    folder: str,
+    ids: tuple[int, int],
+    *,
+    class_: int,
+    revision: int,
+    board: tuple[int, int],
+    numa_node: int = -1,
+) -> Iterator[File]:
+    """`ids` are vendor and device of the chip, `board` those of the board."""
+    yield _link(f"sys/bus/pci/devices/{folder.rpartition('/')[2]}", folder)
+    yield _link(f"{folder}/subsystem", "sys/bus/pci")
+    yield f"{folder}/vendor", f"0x{ids[0]:04x}\n"
+    yield f"{folder}/device", f"0x{ids[1]:04x}\n"
+    yield f"{folder}/subsystem_vendor", f"0x{board[0]:04x}\n"
+    yield f"{folder}/subsystem_device", f"0x{board[1]:04x}\n"
+    yield f"{folder}/revision", f"0x{revision:02x}\n"
+    yield f"{folder}/class", f"0x{class_:06x}\n"
+    yield f"{folder}/numa_node", f"{numa_node}\n"
+    space = bytearray(256)
+    struct.pack_into("<HHIB", space, 0, *ids, 0, revision)
+    struct.pack_into("<HB", space, 9, class_ & 0xFFFF, class_ >> 16)
+    struct.pack_into("<HH", space, 0x2C, *board)
+    yield f"{folder}/config", bytes(space)
+
+
+def display_files(first: Gpu) -> Iterator[File]:
+    """The display of the server's management controller, which is the first card of the node."""
+    address = f"{first.domain:04x}:03:00.0"
+    folder = f"sys/devices/pci{first.domain:04x}:00/{address}"
+    ids = (0x1A03, 0x2000)  # ASPEED
+    yield from _pci_device(folder, ids, class_=0x030000, revision=0x41, board=ids)
+    yield f"{folder}/uevent", f"DRIVER=ast\nPCI_CLASS=30000\nPCI_ID=1A03:2000\nPCI_SLOT_NAME={address}\n"
+    yield _link(f"{folder}/driver", "sys/bus/pci/drivers/ast")
+    yield _link(f"sys/bus/pci/drivers/ast/{address}", folder)
+    yield from _device_node(folder, "card0", 0)
+
+
+def device_files(spec: AmdSpec, reading: GpuReading) -> Iterator[File]:
     gpu = reading.gpu
-    folder = f"sys/bus/pci/devices/{gpu.address}"
-    yield f"sys/class/drm/{gpu.drm_card}/device", Link(f"../../../bus/pci/devices/{gpu.address}")
-    yield f"{folder}/drm/{gpu.drm_card}", Folder()
-    render_node = f"renderD{gpu.first_minor}"
-    yield f"{folder}/drm/{render_node}", Folder()
-    yield f"sys/class/drm/{render_node}", Link(f"../../bus/pci/devices/{gpu.address}/drm/{render_node}")
-    yield f"dev/dri/{render_node}", ""
-    yield f"dev/dri/{gpu.drm_card}", ""
+    repeats_power = spec.rocm < (6, 0)  # older drivers report the power of a module at both dies
+    yield from _device_node(gpu.folder, gpu.drm_card, gpu.first_card)
+    yield from _device_node(gpu.folder, f"renderD{gpu.first_minor}", gpu.first_minor)
     for device in gpu.platform_devices:
         yield from _platform_device_files(device)
     if gpu.card.family is not Family.INSTINCT:
-        yield f"sys/class/drm/{gpu.drm_card}-DP-1/status", "disconnected\n"
-    yield from ((f"{folder}/{name}", text) for name, text in _constant_files(gpu))
-    yield f"{folder}/power/runtime_status", "suspended\n" if reading.suspended else "active\n"
-    yield from ((f"{folder}/{name}", content) for name, content in _measured_files(reading, repeats_power))
+        connector = f"{gpu.drm_card}-DP-1"
+        yield f"{gpu.folder}/drm/{gpu.drm_card}/{connector}/status", "disconnected\n"
+        yield _link(f"sys/class/drm/{connector}", f"{gpu.folder}/drm/{gpu.drm_card}/{connector}")
+    yield _link(f"sys/class/hwmon/{_hwmon(gpu)}", f"{gpu.folder}/hwmon/{_hwmon(gpu)}")
+    yield from ((f"{gpu.folder}/{name}", text) for name, text in _constant_files(gpu))
+    yield f"{gpu.folder}/power/runtime_status", "suspended\n" if reading.suspended else "active\n"
+    files = _measured_files(spec, reading, repeats_power=repeats_power)
+    yield from ((f"{gpu.folder}/{name}", content) for name, content in files)
+
+
+def _hwmon(gpu: Gpu) -> str:
+    return f"hwmon{gpu.slot + 3}"
+
+
+def _device_node(folder: str, name: str, minor: int) -> Iterator[File]:
+    """A DRM device of the device in `folder`."""
+    place = f"{folder}/drm/{name}"
+    yield f"{place}/dev", f"{_DRM_MAJOR}:{minor}\n"
+    yield (
+        f"{place}/uevent",
+        f"MAJOR={_DRM_MAJOR}\nMINOR={minor}\nDEVNAME=dri/{name}\nDEVTYPE=drm_minor\n",
+    )
+    yield f"{place}/device", Link("../../../" + folder.rpartition("/")[2])
+    yield _link(f"{place}/subsystem", "sys/class/drm")
+    yield _link(f"sys/class/drm/{name}", place)
+    yield _link(f"sys/dev/char/{_DRM_MAJOR}:{minor}", place)
+    yield f"dev/dri/{name}", ""
 
 
 def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
@@ -63,10 +134,37 @@ def _platform_device_files(device: PlatformDevice) -> Iterator[File]:
     folder = f"sys/devices/platform/{device.name}"
     yield f"{folder}/modalias", f"platform:{device.name}\n"
     yield f"{folder}/uevent", f"MODALIAS=platform:{device.name}\n"
-    for node in (f"card{device.card}", f"renderD{device.render_minor}"):
-        yield f"{folder}/drm/{node}/device", Link(f"../../../{device.name}")
-        yield f"sys/class/drm/{node}", Link(f"../../devices/platform/{device.name}/drm/{node}")
-        yield f"dev/dri/{node}", ""
+    yield _link(f"{folder}/subsystem", "sys/bus/platform")
+    yield _link(f"sys/bus/platform/devices/{device.name}", folder)
+    yield from _device_node(folder, f"card{device.card}", device.card)
+    yield from _device_node(folder, f"renderD{device.render_minor}", device.render_minor)
+
+
+def hive_files(readings: Sequence[GpuReading]) -> Iterator[File]:
+    """The hive belongs to its first GPU; the others have a link to it."""
+    linked = [(reading.gpu, id_) for reading in readings if (id_ := reading.gpu.hive) is not None]
+    for gpu, id_ in linked:
+        first = linked[0][0]
+        hive = f"{first.folder}/xgmi_hive_info"
+        yield _link(f"{hive}/node{gpu.slot + 1}", gpu.folder)
+        if gpu is first:
+            yield f"{hive}/xgmi_hive_id", f"{id_}\n"
+        else:
+            yield _link(f"{gpu.folder}/xgmi_hive_info", hive)
+        yield f"{gpu.folder}/xgmi_device_id", f"{id_ + gpu.slot & 2**64 - 1}\n"
+        yield f"{gpu.folder}/xgmi_physical_id", f"{gpu.slot}\n"
+        yield f"{gpu.folder}/xgmi_error", "0\n"
+    for reading in readings:
+        if reading.gpu.card.xccs > 1:
+            yield f"{reading.gpu.folder}/xgmi_port_num", "".join(_ports(reading))
+
+
+def _ports(reading: GpuReading) -> Iterator[str]:
+    """Own GPU and port, and those at the other end. GPUs are counted from 1, ports are not."""
+    own = reading.gpu.slot
+    for port, link in enumerate(reading.xgmi):
+        theirs = own if own < link.peer else own - 1  # its ports are in the order of its peers, too
+        yield f"{own + 1:02x}:{port:02x} ->  {link.peer + 1:02x}:{theirs:02x}\n"
 
 
 def _constant_files(gpu: Gpu) -> Iterator[tuple[str, str]]:
@@ -85,27 +183,35 @@ def _constant_files(gpu: Gpu) -> Iterator[tuple[str, str]]:
     yield "vbios_version", f"{card.vbios}\n"
     yield "mem_info_vram_total", f"{card.vram_bytes}\n"
     yield "mem_info_gtt_total", f"{_GTT_BYTES}\n"
-    if gpu.hive is not None:
-        yield "xgmi_hive_info/xgmi_hive_id", f"{gpu.hive}\n"
-        yield "xgmi_physical_id", f"{gpu.slot}\n"
+    if card.family is not Family.APU:
+        yield "board_info", f"type : {'oam' if card.family is Family.INSTINCT else 'cem'}\n"
+    yield "mem_info_vis_vram_total", f"{card.vram_bytes}\n"
+    yield "power_dpm_force_performance_level", "auto\n"
+    if card.ras_blocks:
+        mask = sum(1 << _RAS_BITS[block] for block in card.ras_blocks)
+        yield "ras/features", f"feature mask: 0x{mask:x}\n"
     if gpu.spec.compute_partition is not None:
         yield "current_compute_partition", f"{gpu.spec.compute_partition}\n"
         yield "current_memory_partition", f"{gpu.spec.memory_partition}\n"
-    if card.family is not Family.APU:
-        speed = f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
-        yield "max_link_speed", speed
-        yield "max_link_width", f"{_LANES}\n"
+    yield "max_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+    yield "max_link_width", f"{PCIE_LANES}\n"
 
 
-def _measured_files(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, Content]]:
+def _measured_files(
+    spec: AmdSpec, reading: GpuReading, *, repeats_power: bool
+) -> Iterator[tuple[str, Content]]:
     unreadable = reading.suspended or reading.fault == FaultKind.LOST
-    files: list[tuple[str, Content]] = [*_values(reading), *_sensors(reading, repeats_power)]
-    if reading.gpu.card.family is not Family.APU:
-        files.append(("gpu_metrics", _metrics_table(reading, repeats_power)))
+    folder = f"hwmon/{_hwmon(reading.gpu)}"
+    yield f"{folder}/name", "amdgpu\n"
+    yield f"{folder}/device", Link(f"../../../{reading.gpu.address}")
+    yield f"{folder}/subsystem", Link("../../../../../class/hwmon")
+    sensors = ((f"{folder}/{name}", text) for name, text in _sensors(reading, repeats_power))
+    table = gpu_metrics(spec, reading, repeats_power=repeats_power)
+    files: list[tuple[str, Content]] = [*_values(reading), *sensors, ("gpu_metrics", table)]
     for name, text in files:
         if unreadable and not name.endswith("_label"):
             yield name, Folder()
-        elif name == _HANGING and reading.fault == FaultKind.HANG:
+        elif name in _HANGING and reading.fault == FaultKind.HANG:
             yield name, Blocking()
         else:
             yield name, text
@@ -114,41 +220,21 @@ def _measured_files(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[
 def _values(reading: GpuReading) -> Iterator[tuple[str, str]]:
     card = reading.gpu.card
     yield "gpu_busy_percent", f"{reading.busy_percent}\n"
+    yield "current_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
+    yield "current_link_width", f"{PCIE_LANES}\n"
     if card.family is not Family.APU:
         yield "mem_busy_percent", f"{reading.memory_busy_percent}\n"
-        yield "current_link_speed", f"{_SPEEDS[card.pcie_generation]} GT/s PCIe\n"
-        yield "current_link_width", f"{_LANES}\n"
         yield "pcie_replay_count", f"{reading.pcie_replays}\n"
     yield "mem_info_vram_used", f"{reading.vram_used_bytes}\n"
+    yield "mem_info_vis_vram_used", f"{reading.vram_used_bytes}\n"
     yield "mem_info_gtt_used", f"{16 << 20}\n"
     yield "pp_dpm_sclk", _levels(card.sclk_mhz, reading.sclk_mhz)
     yield "pp_dpm_mclk", _levels(card.mclk_mhz, reading.mclk_mhz)
     for block, (uncorrected, corrected) in reading.errors.items():
         yield f"ras/{block}_err_count", f"ue: {uncorrected}\nce: {corrected}\n"
     if reading.errors:
-        pages = (f"0x{0x7F000 + n:x} : 0x{_PAGE_BYTES:x} : R\n" for n in range(reading.bad_pages))
+        pages = (f"0x{0x7F000 + n:08x} : 0x{_PAGE_BYTES:08x} : R\n" for n in range(reading.bad_pages))
         yield "ras/gpu_vram_bad_pages", "".join(pages)
-
-
-def _metrics_table(reading: GpuReading, repeats_power: bool) -> bytes:
-    """The driver's binary table, of version 1.7 or 1.3. Values that are not measured are all ones."""
-    gpu, card = reading.gpu, reading.gpu.card
-    new = card.xccs > 1
-    has_power = gpu.is_primary_die or repeats_power
-    watts = reading.power_microwatts // 10**6 if has_power else 0
-    activity = (reading.busy_percent, reading.memory_busy_percent)
-    hotspot, memory = reading.junction_millicelsius // 1000, reading.memory_millicelsius // 1000
-    energy = _NOT_MEASURED
-    if card.family is Family.INSTINCT:
-        energy = reading.energy_counts if has_power else 0
-    if new:
-        values = struct.pack("<6HQQ", hotspot, memory, 0xFFFF, watts, *activity, _NOT_MEASURED, energy)
-    else:
-        edge = reading.edge_millicelsius // 1000
-        temperatures = (edge, hotspot, memory, 0xFFFF, 0xFFFF, 0xFFFF)
-        values = struct.pack("<10HQ", *temperatures, *activity, 0xFFFF, watts, energy)
-    size = _TABLE_BYTES[7 if new else 3]
-    return (struct.pack("<HBB", size, 1, 7 if new else 3) + values).ljust(size, b"\xff")
 
 
 def _levels(levels: tuple[int, ...], now: int) -> str:
@@ -161,7 +247,6 @@ def _levels(levels: tuple[int, ...], now: int) -> str:
 
 def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, str]]:
     gpu, card = reading.gpu, reading.gpu.card
-    folder = f"hwmon/hwmon{gpu.slot + 3}"
     sensors = []
     if card.edge_sensor:
         sensors.append(("edge", reading.edge_millicelsius))
@@ -171,85 +256,39 @@ def _sensors(reading: GpuReading, repeats_power: bool) -> Iterator[tuple[str, st
     # The driver's numbers do not depend on whether there is an edge sensor.
     first = 1 if card.edge_sensor else 2
     for number, (label, millicelsius) in enumerate(sensors, first):
-        yield f"{folder}/temp{number}_label", f"{label}\n"
-        yield f"{folder}/temp{number}_input", f"{millicelsius}\n"
+        yield f"temp{number}_label", f"{label}\n"
+        yield f"temp{number}_input", f"{millicelsius}\n"
         if card.family is not Family.APU:
-            yield f"{folder}/temp{number}_crit", f"{card.crit_celsius * 1000}\n"
-            yield f"{folder}/temp{number}_emergency", f"{card.emergency_celsius * 1000}\n"
+            yield f"temp{number}_crit", f"{card.crit_celsius * 1000}\n"
+            yield f"temp{number}_emergency", f"{card.emergency_celsius * 1000}\n"
     has_power = gpu.is_primary_die or repeats_power
     power = "power1_average" if card.average_power else "power1_input"
-    yield f"{folder}/{power}", f"{reading.power_microwatts if has_power else 0}\n"
+    yield power, f"{reading.power_microwatts if has_power else 0}\n"
+    yield "power1_label", "PPT\n"
     if card.family is not Family.APU:
+        yield "freq2_label", "mclk\n"
+        yield "freq2_input", f"{reading.mclk_mhz * 1_000_000}\n"
         cap = int(gpu.spec.power_limit_watts * 1e6) if has_power else 0
-        yield f"{folder}/power1_cap", f"{cap}\n"
-        yield f"{folder}/power1_cap_max", f"{int(card.power.max_watts * 1e6) if has_power else 0}\n"
-        yield f"{folder}/power1_cap_min", f"{int(card.power.min_watts * 1e6)}\n"
-        yield f"{folder}/power1_cap_default", f"{int(card.power.default_watts * 1e6) if has_power else 0}\n"
+        yield "power1_cap", f"{cap}\n"
+        yield "power1_cap_max", f"{int(card.power.max_watts * 1e6) if has_power else 0}\n"
+        yield "power1_cap_min", f"{int(card.power.min_watts * 1e6)}\n"
+        yield "power1_cap_default", f"{int(card.power.default_watts * 1e6) if has_power else 0}\n"
     if reading.millivolts is not None:
-        yield f"{folder}/in0_label", "vddgfx\n"
-        yield f"{folder}/in0_input", f"{reading.millivolts}\n"
-    yield f"{folder}/freq1_label", "sclk\n"
-    yield f"{folder}/freq1_input", f"{reading.sclk_mhz * 1_000_000}\n"
+        yield "in0_label", "vddgfx\n"
+        yield "in0_input", f"{reading.millivolts}\n"
+    yield "freq1_label", "sclk\n"
+    yield "freq1_input", f"{reading.sclk_mhz * 1_000_000}\n"
     if reading.fan_percent is not None and card.fan_rpm is not None:
-        yield f"{folder}/fan1_input", f"{card.fan_rpm * reading.fan_percent // 100}\n"
-        yield f"{folder}/fan1_max", f"{card.fan_rpm}\n"
-        yield f"{folder}/pwm1", f"{255 * reading.fan_percent // 100}\n"
-        yield f"{folder}/pwm1_max", "255\n"
+        yield "fan1_input", f"{reading.fan_rpm}\n"
+        yield "fan1_max", f"{card.fan_rpm}\n"
+        yield "pwm1", f"{255 * reading.fan_percent // 100}\n"
+        yield "pwm1_max", "255\n"
 
 
-# Processes: the folders of the compute driver, and the open files in /proc.
+# Open files of processes, in /proc.
 
-_KFD = "sys/class/kfd/kfd"
 _COMPUTE_FILE = "3"
 _FIRST_RENDER_FILE = 8
-_SIMDS_PER_UNIT = 4
-
-
-def topology_files(readings: Iterable[GpuReading]) -> Iterator[File]:
-    """Node 0 of the compute driver is the CPU; each GPU or partition is a further node."""
-    yield f"{_KFD}/topology/generation_id", "1\n"
-    yield f"{_KFD}/topology/nodes/0/gpu_id", "0\n"
-    yield f"{_KFD}/topology/nodes/0/properties", "cpu_cores_count 96\nsimd_count 0\n"
-    yield f"{_KFD}/proc/.keep", ""
-    for reading in readings:
-        gpu = reading.gpu
-        for part in reading.parts:
-            folder = f"{_KFD}/topology/nodes/{part.part.node}"
-            properties = {
-                "cpu_cores_count": 0,
-                "simd_count": part.part.compute_units * _SIMDS_PER_UNIT,
-                "simd_per_cu": _SIMDS_PER_UNIT,
-                "gfx_target_version": gpu.card.target_version,
-                "vendor_id": 0x1002,
-                "device_id": gpu.card.code,
-                "location_id": gpu.location | part.part.number << 28,
-                "domain": gpu.domain,
-                "drm_render_minor": part.part.render_minor,
-                "unique_id": gpu.unique_id or 0,
-            }
-            yield f"{folder}/gpu_id", f"{part.part.gpu_id}\n"
-            yield f"{folder}/properties", "".join(f"{name} {value}\n" for name, value in properties.items())
-            yield f"{folder}/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {part.part.vram_bytes}\n"
-            yield f"{folder}/mem_banks/0/used_memory", f"{part.vram_used_bytes}\n"
-
-
-def compute_files(readings: Iterable[GpuReading]) -> Iterator[File]:
-    """A compute process has files for every GPU of the node, with zeros for those that it does not use."""
-    parts = [part for reading in readings for part in reading.parts]
-    used: dict[int, dict[int, tuple[PartReading, ProcessReading]]] = {}
-    for part in parts:
-        for process in part.processes:
-            if process.computes:
-                used.setdefault(process.pid, {})[part.part.gpu_id] = part, process
-    for pid, places in used.items():
-        folder = f"{_KFD}/proc/{pid}"
-        yield f"{folder}/pasid", f"{32768 + pid % 1000}\n"
-        for part in parts:
-            here = places.get(part.part.gpu_id)
-            number = part.part.gpu_id
-            yield f"{folder}/vram_{number}", f"{here[1].vram_bytes if here else 0}\n"
-            occupied = round(here[1].load * part.part.compute_units) if here else 0
-            yield f"{folder}/stats_{number}/cu_occupancy", f"{occupied}\n"
 
 
 def open_files(readings: Iterable[GpuReading]) -> Iterator[File]:
@@ -280,6 +319,7 @@ def _fdinfo(reading: GpuReading, process: ProcessReading, client: int) -> str:
         "drm-driver:\tamdgpu",
         f"drm-client-id:\t{client}",
         f"drm-pdev:\t{reading.gpu.address}",
+        f"pasid:\t{pasid_of(process.pid)}",
         f"drm-memory-vram:\t{process.vram_bytes >> 10} KiB",
         "drm-memory-gtt: \t2048 KiB",
         "drm-memory-cpu: \t0 KiB",

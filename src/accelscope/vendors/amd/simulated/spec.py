@@ -30,6 +30,20 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """The shape of a compute die, as the compute driver shows it."""
+
+    name: str = "ip discovery"  # that the driver gives the chip
+    engines: int  # shader engines
+    arrays: int = 1  # shader arrays of each engine
+    units: int  # places for compute units in each array; some are switched off
+    simds: int = 4  # of each unit
+    waves: int = 8  # of each SIMD
+    wave_size: int = 64
+    copy_engines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     model: str  # name in descriptions
     family: Family
@@ -39,10 +53,14 @@ class Card:
     architecture: str
     target_version: int  # the architecture as the compute driver writes it: 90402
     compute_units: int
+    compute: Compute
+    revision: int = 0
+    subsystem: tuple[int, int] | None = None  # vendor and device of the board; None: those of the chip
     xccs: int = 1  # compute dies; with several, the GPU can be partitioned
     dies: int = 1  # GPUs of one module, which share its power
     vram_bytes: int
     vram_type: str
+    vram_bits: int
     power: Power
     average_power: bool  # whether the driver reports average or current power
     edge_sensor: bool = True
@@ -76,9 +94,11 @@ CARDS = {
             architecture="gfx942",
             target_version=90402,
             compute_units=304,
+            compute=Compute(engines=4, units=10, copy_engines=16),
             xccs=8,
             vram_bytes=196592 * _MIB,
             vram_type="HBM3",
+            vram_bits=8192,
             power=Power(idle_watts=138, default_watts=750, min_watts=0, max_watts=750),
             average_power=False,
             edge_sensor=False,
@@ -98,9 +118,11 @@ CARDS = {
             architecture="gfx90a",
             target_version=90010,
             compute_units=110,
+            compute=Compute(name="aldebaran", engines=8, units=14, copy_engines=5),
             dies=2,
             vram_bytes=65520 * _MIB,
             vram_type="HBM2",
+            vram_bits=4096,
             power=Power(idle_watts=90, default_watts=560, min_watts=0, max_watts=560),
             average_power=True,
             sclk_mhz=(500, 800, 1700),
@@ -119,8 +141,12 @@ CARDS = {
             architecture="gfx1100",
             target_version=110000,
             compute_units=96,
+            compute=Compute(engines=6, arrays=2, units=8, simds=2, waves=16, wave_size=32, copy_engines=2),
+            revision=0xC8,
+            subsystem=(0x1DA2, 0xE471),
             vram_bytes=24 * _GIB,
             vram_type="GDDR6",
+            vram_bits=384,
             power=Power(idle_watts=16, default_watts=303, min_watts=272, max_watts=348),
             average_power=True,
             crit_celsius=100,
@@ -139,8 +165,11 @@ CARDS = {
             architecture="gfx1103",
             target_version=110003,
             compute_units=12,
+            compute=Compute(engines=1, arrays=2, units=6, simds=2, waves=16, wave_size=32, copy_engines=1),
+            revision=0xC1,
             vram_bytes=4 * _GIB,
             vram_type="DDR5",
+            vram_bits=128,
             power=Power(idle_watts=4, default_watts=45, min_watts=0, max_watts=54),
             average_power=False,
             junction_sensor=False,
@@ -186,6 +215,15 @@ class AmdSpec(VendorSpec):
     def rocm(self) -> tuple[int, int]:
         major, minor = self.rocm_version.split(".")[:2]
         return int(major), int(minor)
+
+    @property
+    def metrics_revision(self) -> int:
+        """Content revision of the gpu_metrics of an MI300X."""
+        version, since = self.driver_version, (6, 10)
+        if version is None:
+            version, since = self.kernel_release, (6, 13)
+        numbers = tuple(int(number) for number in version.partition("-")[0].split(".")[:2])
+        return 7 if numbers >= since else 5
 
     @property
     def device_count(self) -> int:

@@ -197,7 +197,7 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
             "width": 16,
             "speed": _value(_GT_PER_SECOND[card.pcie_generation], "GT/s") if values else _NA,
             "replay_count": reading.pcie_replays if values else _NA,
-            "bandwidth": _value(pcie_megabits(reading), "Mb/s") if values and card.xccs > 1 else _NA,
+            "bandwidth": _value(reading.pcie_megabits, "Mb/s") if values and card.xccs > 1 else _NA,
             "nak_sent_count": 0 if values and card.ras_blocks else _NA,
             "nak_received_count": 0 if values and card.ras_blocks else _NA,
         },
@@ -273,11 +273,6 @@ def _blocks(reading: GpuReading) -> dict[str, Any]:
     }
 
 
-def pcie_megabits(reading: GpuReading) -> int:
-    """PCIe traffic in both directions, in proportion to memory traffic."""
-    return 40 * reading.memory_busy_percent
-
-
 def _memory(gpu: LogicalGpu) -> dict[str, Any]:
     """The first partition has the memory of the whole GPU."""
     part, reading = gpu.part, gpu.reading
@@ -295,7 +290,7 @@ def _memory(gpu: LogicalGpu) -> dict[str, Any]:
 def _throttle(gpu: LogicalGpu) -> dict[str, Any]:
     if not gpu.first or gpu.silent:
         return {f"{name}_violation_status": _NA for name in _VIOLATIONS}
-    active = {"socket_thermal"} if gpu.reading.throttled else set()
+    active = gpu.reading.throttle_causes
     states = {name: "ACTIVE" if name in active else "NOT ACTIVE" for name in _VIOLATIONS}
     return {f"{name}_violation_status": state for name, state in states.items()}
 
