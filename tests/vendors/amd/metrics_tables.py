@@ -265,3 +265,10 @@ def _fill(made: Any, values: dict[str, Any]) -> None:
         else:
             assert hasattr(made, name)
             setattr(made, name, value)
+
+
+def parse(data: bytes) -> Any:
+    """The table in the file, as its version lays it out."""
+    made = _structure((data[2], data[3])).from_buffer_copy(data)
+    assert made.structure_size == len(data) == ctypes.sizeof(made)
+    return made

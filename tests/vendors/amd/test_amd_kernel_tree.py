@@ -1,18 +1,14 @@
 """The files of simulated AMD nodes in the layout and formats of the kernel, which AMD's programs need."""
 
-import ctypes
 import os
 import re
 from collections.abc import Callable
-from ctypes import c_uint8 as u8
-from ctypes import c_uint16 as u16
-from ctypes import c_uint32 as u32
-from ctypes import c_uint64 as u64
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.costless import costless
+from tests.vendors.amd import metrics_tables
 
 from accelscope.simulate import Fault, FaultKind, SimulatedNode
 from accelscope.vendors.amd.simulated.driver import AmdDriver
@@ -48,112 +44,7 @@ def properties(folder: Path) -> dict[str, int]:
 
 def table(node: SimulatedNode, slot: int) -> Any:
     """gpu_metrics as a C program sees it."""
-    data = (device(node, slot) / "gpu_metrics").read_bytes()
-    made = TABLES[data[2], data[3]].from_buffer_copy(data)
-    assert made.structure_size == len(data) == ctypes.sizeof(made)
-    return made
-
-
-# The structures of the kernel's kgd_pp_interface.h, with the names of their fields.
-
-
-def structure(*fields: tuple[str, Any], header: bool = True) -> type[ctypes.Structure]:
-    head = (("structure_size", u16), ("format_revision", u8), ("content_revision", u8)) if header else ()
-    return type("Structure", (ctypes.Structure,), {"_fields_": [*head, *fields]})
-
-
-def each(kind: Any, names: str) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, kind) for name in names.split())
-
-
-CLOCKS = (
-    ("current_gfxclk", u16 * 8),
-    ("current_socclk", u16 * 4),
-    ("current_vclk0", u16 * 4),
-    ("current_dclk0", u16 * 4),
-    ("current_uclk", u16),
-)
-SENSORS = each(
-    u16,
-    "temperature_hotspot temperature_mem temperature_vrsoc curr_socket_power average_gfx_activity "
-    "average_umc_activity",
-)
-LINKS = (
-    *each(u16, "pcie_link_width pcie_link_speed xgmi_link_width xgmi_link_speed"),
-    *each(u32, "gfx_activity_acc mem_activity_acc"),
-    *each(u64, "pcie_bandwidth_acc pcie_bandwidth_inst pcie_l0_to_recov_count_acc pcie_replay_count_acc"),
-    *each(u64, "pcie_replay_rover_count_acc"),
-    *each(u32, "pcie_nak_sent_count_acc pcie_nak_rcvd_count_acc"),
-    *each(u64 * 8, "xgmi_read_data_acc xgmi_write_data_acc"),
-)
-PARTITION = structure(
-    ("gfx_busy_inst", u32 * 8),
-    ("jpeg_busy", u16 * 32),
-    ("vcn_busy", u16 * 4),
-    ("gfx_busy_acc", u64 * 8),
-    ("gfx_below_host_limit_acc", u64 * 8),
-    header=False,
-)
-AVERAGES = "gfxclk socclk uclk vclk0 dclk0 vclk1 dclk1"
-TABLES = {
-    (1, 3): structure(
-        *each(u16, "temperature_edge temperature_hotspot temperature_mem temperature_vrgfx"),
-        *each(u16, "temperature_vrsoc temperature_vrmem average_gfx_activity average_umc_activity"),
-        *each(u16, "average_mm_activity average_socket_power"),
-        *each(u64, "energy_accumulator system_clock_counter"),
-        *each(u16, " ".join(f"average_{name}_frequency" for name in AVERAGES.split())),
-        *each(u16, " ".join(f"current_{name}" for name in AVERAGES.split())),
-        ("throttle_status", u32),
-        *each(u16, "current_fan_speed pcie_link_width pcie_link_speed padding"),
-        *each(u32, "gfx_activity_acc mem_activity_acc"),
-        ("temperature_hbm", u16 * 4),
-        ("firmware_timestamp", u64),
-        *each(u16, "voltage_soc voltage_gfx voltage_mem padding1"),
-        ("indep_throttle_status", u64),
-    ),
-    (1, 5): structure(
-        *SENSORS,
-        ("vcn_activity", u16 * 4),
-        ("jpeg_activity", u16 * 32),
-        *each(u64, "energy_accumulator system_clock_counter"),
-        *each(u32, "throttle_status gfxclk_lock_status"),
-        *LINKS,
-        ("firmware_timestamp", u64),
-        *CLOCKS,
-        ("padding", u16),
-    ),
-    (1, 7): structure(
-        *SENSORS,
-        *each(u64, "mem_max_bandwidth energy_accumulator system_clock_counter"),
-        *each(u32, "accumulation_counter prochot_residency_acc ppt_residency_acc"),
-        *each(u32, "socket_thm_residency_acc vr_thm_residency_acc hbm_thm_residency_acc gfxclk_lock_status"),
-        *LINKS,
-        ("xgmi_link_status", u16 * 8),
-        ("padding", u16),
-        ("firmware_timestamp", u64),
-        *CLOCKS,
-        ("num_partition", u16),
-        ("xcp_stats", PARTITION * 8),
-        ("pcie_lc_perf_other_end_recovery", u32),
-    ),
-    (2, 1): structure(
-        *each(u16, "temperature_gfx temperature_soc"),
-        ("temperature_core", u16 * 8),
-        ("temperature_l3", u16 * 2),
-        *each(u16, "average_gfx_activity average_mm_activity"),
-        ("system_clock_counter", u64),
-        *each(u16, "average_socket_power average_cpu_power average_soc_power average_gfx_power"),
-        ("average_core_power", u16 * 8),
-        *each(u16, "average_gfxclk_frequency average_socclk_frequency average_uclk_frequency"),
-        *each(u16, "average_fclk_frequency average_vclk_frequency average_dclk_frequency"),
-        *each(u16, "current_gfxclk current_socclk current_uclk current_fclk current_vclk current_dclk"),
-        ("current_coreclk", u16 * 8),
-        ("current_l3clk", u16 * 2),
-        ("throttle_status", u32),
-        ("fan_pwm", u16),
-        ("padding", u16 * 3),
-    ),
-}
+    return metrics_tables.parse((device(node, slot) / "gpu_metrics").read_bytes())
 
 
 @pytest.mark.parametrize("name", NODES)

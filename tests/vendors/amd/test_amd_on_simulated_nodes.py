@@ -120,10 +120,12 @@ def test_values_that_only_the_tool_reports_are_added(watch: "Watch") -> None:
     before = device(watched.read(), 0)
     truth = shown(watched)[before.pci_address or ""]
     assert before.energy_joules == pytest.approx(truth.energy_microjoules / 1e6)
-    assert before.throttles == ()
+    assert before.throttles == ()  # known from the second reading on
     assert before.vbios_version is None
+    watched.write(75.0)
     after = device(watched.with_tool(), 0)
-    assert after.energy_joules == before.energy_joules
+    truth = shown(watched)[before.pci_address or ""]
+    assert after.energy_joules == pytest.approx(truth.energy_microjoules / 1e6)
     assert (after.vbios_version, after.part_number) == ("022.040.003.042.000001", "102-G30211-0C")
     assert (after.decoder_utilization_ratio, after.jpeg_utilization_ratio) == (0.0, 0.0)
     assert after.pcie is not None
@@ -234,6 +236,8 @@ def test_a_vanished_gpu_is_still_reported(watch: "Watch") -> None:
 def test_a_hot_gpu_has_a_warning(watch: "Watch") -> None:
     watched = watch("amd-mi300x8")
     watched.fault(FaultKind.HOT, device=2)
+    watched.read()
+    watched.write(75.0)
     result = watched.until(lambda r: device(r, 2).throttles != ())
     assert device(result, 2).health.state is HealthState.CRITICAL
     assert {t.reason for t in device(result, 2).throttles if t.active} == {"socket_thermal"}

@@ -300,7 +300,7 @@ def counting(folder: Path, script: str) -> str:
     return f'echo "$1" >> "{folder}/runs"\n{script}'
 
 
-SERVER_TABLE = table((1, 7), curr_socket_power=612)
+SERVER_TABLE = table((1, 7), curr_socket_power=612, accumulation_counter=1)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,12 @@ SERVER_TABLE = table((1, 7), curr_socket_power=612)
     [
         (SERVER_TABLE, {}, False),
         (table((1, 4)), {"xgmi_hive_info/xgmi_hive_id": "7"}, False),
-        (table((1, 3)), {}, False),
-        (table((1, 3)), {"xgmi_hive_info/xgmi_hive_id": "7"}, True),  # the table does not contain the links
-        (table((1, 2)), {}, True),  # nor throttle reasons
+        (table((1, 3), indep_throttle_status=0), {}, False),
+        # The tables do not contain the links,
+        (table((1, 3), indep_throttle_status=0), {"xgmi_hive_info/xgmi_hive_id": "7"}, True),
+        (table((1, 2)), {}, True),  # or throttle reasons.
+        (table((1, 3)), {}, True),
+        (table((1, 7)), {}, True),
         (table((2, 4)), {}, True),
         (SERVER_TABLE[:-1], {}, True),
     ],

@@ -304,6 +304,15 @@ def _throttles(status: int, *, hbm: bool) -> dict[str, bool]:
     return active
 
 
+def _replaces_tool(table: Table, *, linked: bool) -> bool:
+    """The links of older server chips are not in their tables. Tables 1.4 and 1.5 contain no throttle
+    reasons, but then the tool does not know them either."""
+    if table.version[0] != 1 or table.version < ((1, 4) if linked else (1, 3)):
+        return False
+    reasons = table.values.get("cycles") or table.values.get("bits") or (0,)
+    return reasons[0] is not None
+
+
 class GpuMetrics:
     """The table of one GPU. A value that it contained once comes from no other source afterwards, so that
     counters do not jump and gauges do not change their meaning."""
@@ -314,16 +323,11 @@ class GpuMetrics:
         self._linked = linked
         self._missing = False
         self._residencies = _Residencies()
-        self.version: tuple[int, int] | None = None  # of the last table that could be read
+        self.replaces_tool = False
+        """Whether amd-smi measures nothing that the driver's files do not contain."""
         self.places: set[str] = set()  # of the draft, that come from the table
         self._has_links = False
         self._replays: int | None = None
-
-    @property
-    def replaces_tool(self) -> bool:
-        """Whether amd-smi measures nothing that the driver's files do not contain. The state of the links of
-        older server chips is not in their tables."""
-        return self.version is not None and ((1, 4) if self._linked else (1, 3)) <= self.version < (2, 0)
 
     def take(self, draft: AmdDraft) -> None:
         if self._missing:
@@ -339,7 +343,7 @@ class GpuMetrics:
             draft.miss("energy_joules", AbsenceReason.UNREADABLE)
             self._miss_all(draft, AbsenceReason.UNREADABLE)
             return
-        self.version = table.version
+        self.replaces_tool = _replaces_tool(table, linked=self._linked)
         found = dict(_values(table))
         if "cycles" in table.values:
             active = self._residencies.judge(table)

@@ -261,8 +261,13 @@ class GpuReading:
     parts: tuple[PartReading, ...]
 
     @property
-    def energy_counts(self) -> int:
-        """In the units of the driver, 2^-16 J."""
+    def energy_counts(self) -> int | None:
+        """In the units of the driver, 2^-16 J. The firmware of Radeon cards no longer counts energy; the
+        driver then reports UINT_MAX. An APU has no counter."""
+        if self.gpu.card.family is Family.APU:
+            return None
+        if self.gpu.card.family is Family.RADEON:
+            return 0xFFFF_FFFF
         return self.energy_microjoules * 2**16 // 10**6
 
     @property

@@ -15,7 +15,6 @@ XGMI_LANES = 16
 VIDEO_ENGINES = 4
 JPEG_RINGS = 8  # of each video engine
 _ONES = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFF_FFFF, 8: 0xFFFF_FFFF_FFFF_FFFF}
-_NA16, _NA32, _NA64 = _ONES[2], _ONES[4], _ONES[8]
 _GT_PER_SECOND = {1: 25, 2: 50, 3: 80, 4: 160, 5: 320}  # tenths
 _PROCESSORS, _CLOCKS, _LINKS, _PARTITIONS, _HBM_STACKS = 8, 4, 8, 8, 4
 _IDLE_SOC, _IDLE_VIDEO, _IDLE_DECODER = 28, 29, 22  # MHz
@@ -76,8 +75,7 @@ def _version_1_3(reading: GpuReading, *, has_power: bool) -> bytes:
         2, reading.busy_percent, reading.memory_busy_percent, None if instinct else reading.video_percent
     )
     table.add(2, reading.power_microwatts // 10**6 if has_power else 0)
-    # The firmware of Radeon cards no longer counts energy; the driver then writes UINT_MAX.
-    table.add(8, (reading.energy_counts if has_power else 0) if instinct else _NA32)
+    table.add(8, reading.energy_counts if has_power else 0)
     table.add(8, reading.uptime_nanoseconds)
     for _average_then_current in range(2):
         table.add(2, reading.sclk_mhz, _IDLE_SOC, reading.mclk_mhz, *(0,) * 4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accelscope.simulate.faults import FaultKind
-from accelscope.vendors.amd.simulated.gpu import GpuReading, PartReading
+from accelscope.vendors.amd.simulated.gpu import THROTTLE_CAUSES, GpuReading, PartReading
 from accelscope.vendors.amd.simulated.spec import AmdSpec, Family
 
 _MIB = 1 << 20
@@ -17,7 +17,6 @@ _LINK_GIGABITS = 32
 _JOULES_PER_COUNT = 15.3e-6  # the tool rounds the driver's unit, 2^-16 J
 _JPEG_ENGINES = 40
 _VIDEO_ENGINES = 4
-_VIOLATIONS = ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,7 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
         },
         "energy": {
             "total_energy_consumption": _value(round(reading.energy_counts * _JOULES_PER_COUNT, 3), "J")
-            if values and card.family is Family.INSTINCT
+            if values and reading.energy_counts is not None
             else _NA
         },
         "mem_usage": _memory(gpu),
@@ -289,10 +288,13 @@ def _memory(gpu: LogicalGpu) -> dict[str, Any]:
 
 def _throttle(gpu: LogicalGpu) -> dict[str, Any]:
     if not gpu.first or gpu.silent:
-        return {f"{name}_violation_status": _NA for name in _VIOLATIONS}
+        return {f"{name}_violation_status": _NA for name in THROTTLE_CAUSES}
     active = gpu.reading.throttle_causes
-    states = {name: "ACTIVE" if name in active else "NOT ACTIVE" for name in _VIOLATIONS}
-    return {f"{name}_violation_status": state for name, state in states.items()}
+    sums = {f"{name}_accumulated": cycles for name, cycles in gpu.reading.throttle_cycles.items()}
+    states = {
+        f"{name}_violation_status": "ACTIVE" if name in active else "NOT ACTIVE" for name in THROTTLE_CAUSES
+    }
+    return {"accumulation_counter": gpu.reading.cycles, **sums, **states}
 
 
 def _processes(gpu: LogicalGpu) -> dict[str, Any]:
@@ -336,12 +338,12 @@ def _links(gpu: LogicalGpu, linked: list[LogicalGpu]) -> dict[str, Any]:
 def _link(gpu: LogicalGpu, other: LogicalGpu) -> Mapping[str, Any]:
     if other is gpu:
         return {"gpu": other.index, "bdf": other.bdf, "read": _NA, "write": _NA}
-    moved = (gpu.reading.energy_microjoules + other.reading.energy_microjoules) // 10**9
+    [link] = [link for link in gpu.reading.xgmi if link.peer == other.reading.gpu.slot]
     return {
         "gpu": other.index,
         "bdf": other.bdf,
-        "read": _value(moved, "KB"),
-        "write": _value(moved + gpu.index, "KB"),
+        "read": _value(link.read_kilobytes, "KB"),
+        "write": _value(link.written_kilobytes, "KB"),
     }
 
 
@@ -440,7 +442,7 @@ def _measured(spec: AmdSpec, reading: GpuReading) -> dict[str, str]:
     if card.junction_sensor:
         values["Temperature (Sensor junction) (C)"] = f"{reading.junction_millicelsius / 1000:.1f}"
         values["Temperature (Sensor memory) (C)"] = f"{reading.memory_millicelsius / 1000:.1f}"
-    if card.family is Family.INSTINCT:
+    if reading.energy_counts is not None:
         values["Accumulated Energy (uJ)"] = f"{reading.energy_counts * 15.3:.1f}"
     if reading.fan_percent is not None:
         values["Fan speed (%)"] = str(reading.fan_percent)
