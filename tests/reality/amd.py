@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ ROCM_SMI_FIELDS = (
     Field("Device ID", "pci_device_id"),
     Field("Unique ID", "uuid"),
     Field("VBIOS version", "firmware_version"),
-    Field("Temperature (Sensor {}) (C)", "sensors.{}.celsius", within=0.5),
+    Field("Temperature (Sensor edge) (C)", "sensors.edge.celsius", within=0.5),
+    Field("Temperature (Sensor junction) (C)", "sensors.junction.celsius", within=0.5),
+    Field("Temperature (Sensor memory) (C)", "sensors.memory.celsius", within=0.5),
     Field("sclk clock speed:", "clocks.graphics.hertz", scale=_MEGA),
     Field("mclk clock speed:", "clocks.memory.hertz", scale=_MEGA),
     Field("Max Graphics Package Power (W)", "power_limit_watts"),
@@ -97,15 +99,6 @@ AMD_SMI_FIELDS = (
     Field("static.vram.size", "memory_total_bytes", within=_MEBI),
     Field("process.{}.pid", "processes.{}.pid"),
 )
-NVTOP_FIELDS = (
-    Field("device_name", "model"),
-    Field("gpu_clock", "clocks.graphics.hertz", scale=_MEGA),
-    Field("mem_clock", "clocks.memory.hertz", scale=_MEGA),
-    Field("temp", "temperature_celsius", within=0.5),
-    Field("power_draw", "power_watts", within=1),
-    Field("gpu_util", "utilization_ratio", scale=_PERCENT),
-    Field("mem_util", "memory_ratio", scale=_PERCENT, within=0.01),
-)
 
 
 def values_of(snapshot: Snapshot) -> dict[str, dict[str, Value]]:
@@ -142,7 +135,9 @@ def rocm_smi(where: Place) -> list[Report]:
     for values in _document(done.stdout).values():
         address = pci_address(str(values.get("PCI Bus", "")))
         if address is not None and address not in reports:
-            found = {name: _rocm_value(name, text) for name, text in values.items() if text not in ("N/A", "")}
+            found = {
+                name: _rocm_value(name, text) for name, text in values.items() if text not in ("N/A", "")
+            }
             reports[address] = Report(device=address, values=found)
     return list(reports.values())
 
@@ -189,7 +184,10 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Value]]:
         number = value["value"]
         if isinstance(number, int | float):
             if value["unit"] == "GT/s":
-                yield f"{path.rpartition('.')[0]}.{'max_' if 'max' in path else ''}generation", _GENERATIONS[number]
+                yield (
+                    f"{path.rpartition('.')[0]}.{'max_' if 'max' in path else ''}generation",
+                    _GENERATIONS[number],
+                )
             else:
                 yield path, number * _UNITS.get(value["unit"], 1)
     elif isinstance(value, dict):
@@ -203,21 +201,8 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Value]]:
         yield path, word
 
 
-def nvtop(where: Place, addresses: Sequence[str]) -> list[Report]:
-    """`addresses` in the order of the GPUs."""
+def nvtop(where: Place) -> list[str]:
+    """The names of the GPUs. nvtop prints nothing else that tells them apart."""
     done = where.run(["nvtop", "-s"])
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert len(found) == len(addresses)
-    return [
-        Report(
-            device=address,
-            values={name: _nvtop_value(text) for name, text in each.items() if text is not None},
-        )
-        for address, each in zip(addresses, found, strict=True)
-    ]
-
-
-def _nvtop_value(text: str) -> Value:
-    number = re.fullmatch(r"(\d+)(?:MHz|C|W|%)", text)
-    return int(number[1]) if number else text
+    return sorted(each["device_name"] for each in json.loads(done.stdout))

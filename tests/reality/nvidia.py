@@ -89,7 +89,9 @@ def values_of(snapshot: Snapshot) -> dict[str, dict[str, Value]]:
 
 
 def nvitop(node: Path) -> list[Report]:
-    done = Place(node=str(node), environment={"LD_LIBRARY_PATH": f"{node}/lib"}).run([NVITOP.python(), _SCRIPT])
+    done = Place(node=str(node), environment={"LD_LIBRARY_PATH": f"{node}/lib"}).run(
+        [NVITOP.python(), _SCRIPT]
+    )
     assert done.returncode == 0, done.stderr
     reports = []
     for each in json.loads(done.stdout):
@@ -137,7 +139,9 @@ def nvtop(node: Path, addresses: dict[Value, str]) -> list[Report]:
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return [
-        Report(device=addresses[index], values={k: _nvtop_value(k, v) for k, v in each.items() if v is not None})
+        Report(
+            device=addresses[index], values={k: _nvtop_value(k, v) for k, v in each.items() if v is not None}
+        )
         for index, each in enumerate(found)
     ]
 

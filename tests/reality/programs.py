@@ -28,7 +28,10 @@ FURIOSA = (
 _NVIDIA = ("nvidia-ml-py==13.615.71", "psutil==7.2.2")
 NVITOP = Environment(package="nvitop", version="1.7.2", others=_NVIDIA)
 GPUSTAT = Environment(
-    package="gpustat", version="1.1.1", others=(*_NVIDIA, "blessed==1.52.0", "jinxed==2.1.0", "wcwidth==0.9.4"), source=True
+    package="gpustat",
+    version="1.1.1",
+    others=(*_NVIDIA, "blessed==1.52.0", "jinxed==2.1.0", "wcwidth==0.9.4"),
+    source=True,
 )
 ENVIRONMENTS = (*FURIOSA, NVITOP, GPUSTAT)
 
