@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,24 @@ def nvtop(where: Place) -> list[str]:
     done = where.run(["nvtop", "-s"])
     assert done.returncode == 0, done.stderr
     return sorted(each["device_name"] for each in json.loads(done.stdout))
+
+
+def snapshot_with(node: Path, tools: Mapping[str, Path]) -> dict[str, dict[str, Value]]:
+    """Flat values of the documents of `accelscope top --json` with these tools, by PCI address."""
+    roots = [word for name in ("sys", "proc", "dev") for word in (f"--{name}-root", node / name)]
+    paths = [word for name, path in tools.items() for word in (f"--{name}-path", path)]
+    words = [sys.executable, "-m", "accelscope", "top", "--json", *roots, *paths]
+    found = json.loads(run(words))["nodes"][0]["snapshot"]["devices"]
+    return {each["pci_address"]: dict(_document_values("", each)) for each in found}
+
+
+def _document_values(path: str, value: Any) -> Iterator[tuple[str, Value]]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _document_values(f"{path}.{name}" if path else name, each)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            if path != "absent":
+                yield from _document_values(f"{path}.{place}", each)
+    else:
+        yield path, value

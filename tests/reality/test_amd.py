@@ -91,3 +91,28 @@ def test_nvtop_lists_the_gpus(scene: Scene) -> None:
     names = amd.nvtop(amd.place(scene.node, TRIXIE))
     assert len(names) == len(scene.ours) or "cpx" in scene.case.name
     assert all(name.startswith("AMD ") for name in names)
+
+
+def without(values: Mapping[str, Value], *endings: str) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if not name.endswith(endings) and value is not None}
+
+
+@pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
+def test_the_agents_values_stay_the_same_with_the_real_tools(
+    scene: Scene, tree: Tree, tmp_path: Path
+) -> None:
+    """Tools may add values that no file has. They neither change one nor add an energy that was never
+    counted."""
+    if scene.case.faults:
+        pytest.skip("the agent has seen these devices before their fault")
+    version_in(tree, "amd-smi")
+    where = amd.place(scene.node, tree)
+    wrappers = {name: where.write_wrapper(tmp_path / name, name) for name in ("amd-smi", "rocm-smi")}
+    plain = amd.snapshot_with(scene.node, {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")})
+    tooled = amd.snapshot_with(scene.node, wrappers)
+    assert plain.keys() == tooled.keys()
+    for address, before in plain.items():
+        after = tooled[address]
+        known = without(before, "read_at", ".reason", ".count")
+        assert {name: after.get(name) for name in known} == known
+        assert ("energy_joules" in after) == ("energy_joules" in before)

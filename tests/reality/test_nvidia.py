@@ -1,4 +1,4 @@
-"""Programs that use NVIDIA's library, on simulated nodes; and NVIDIA's own library and tool without a driver."""
+"""Programs that use NVIDIA's library, on simulated nodes, and NVIDIA's own without a driver."""
 
 import json
 import re
