@@ -1,7 +1,8 @@
 """Runs in an environment with furiosa-smi or furiosa-smi-py: prints what the vendor's library reports, one
 line of JSON for each line of standard input.
 
-The two packages have different functions. The names of the values here are the same for both.
+The two packages have different functions. Until 2026.1 utilization is measured against the clock: of these
+versions the counters are read. The names of the values here are the same for both.
 """
 
 import importlib
@@ -10,8 +11,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-
-WINDOW_MILLISECONDS = 300  # the first windows are shorter, and empty
 
 Values = dict[str, Any]
 Reader = Callable[["Library", int, Any], Values]
@@ -32,7 +31,6 @@ class Library:
     def __init__(self, module: Any, readers: Sequence[Reader]) -> None:
         self.module = module
         self.readers = readers
-        self.observer: Any = None  # of versions that measure by themselves
         self.before: dict[int, Any] = {}  # counters of the last line, by device
         if hasattr(module, "init"):
             module.init()
@@ -162,24 +160,6 @@ def counters_of_lists(library: "Library", place: int, device: Any) -> Values:
     return values
 
 
-def utilization_of_window(library: "Library", place: int, device: Any) -> Values:
-    """The library measures by itself, over half a second."""
-    if hasattr(library.module, "create_default_observer"):
-        if library.observer is None:
-            library.observer = library.module.create_default_observer()
-        found = library.observer.get_core_utilization(device)
-    else:
-        found = device.core_utilization().pe_utilization()
-    values: Values = {}
-    for each in found:
-        milliseconds = each.time_window_mill if hasattr(each, "time_window_mill") else each.time_window_mil
-        if property_of(milliseconds) >= WINDOW_MILLISECONDS:
-            values[f"core.{property_of(each.core)}.utilization_of_window"] = property_of(
-                each.pe_usage_percentage
-            )
-    return values
-
-
 def memory_of_lists(library: "Library", place: int, device: Any) -> Values:
     found = device.memory_utilization().dram().memory()
     return {
@@ -247,7 +227,7 @@ READERS: dict[str, tuple[Reader, ...]] = {
         *(throttles_of_functions, power_limit, pcie, *BOTH),
     ),
     "furiosa_smi_py": (
-        *(identity_of_info, clocks_of_lists, status_of_lists, counters_of_lists, utilization_of_window),
+        *(identity_of_info, clocks_of_lists, status_of_lists, counters_of_lists),
         *(memory_of_lists, throttles_of_bits, pcie, *BOTH),
     ),
 }
