@@ -151,6 +151,7 @@ MISTAKES = {
     fault("kind: library_hang, device: 1"): "faults[0].device: library_hang is a fault of the whole node",
     fault("kind: hot, device: 1, code: 3"): "faults[0].code: only xid has a code, not hot",
     fault("kind: tool_error"): "faults[0].error: tool_error needs one of: no_devices, ",
+    fault("kind: hot, device: 0, cause: ppt"): "faults[0].cause: ",
     fault("kind: tool_hang, error: no_devices"): "faults[0].error: tool_error needs one of: no_devices, ",
     fault(f"kind: hot, device: 0, from: {10**400}"): "faults[0].from: 1000",
     fault(f"kind: hot, device: 0, from: {'9' * 5000}"): "not valid YAML: a number is too long",

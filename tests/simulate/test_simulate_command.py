@@ -91,6 +91,7 @@ def test_faults_are_set_listed_and_cleared(tmp_path: Path, capsys: pytest.Captur
         (("show", "latin.yaml"), "simulate: latin.yaml: not UTF-8 text"),
         (("fault", "spoilt", "hot"), "simulate: spoilt/node.yaml:2: not valid YAML: "),
         (("fault", "node", "tool_error"), "--error: tool_error needs one of: no_devices,"),
+        (("fault", "node", "hot", "--device", "0", "--cause", "ppt"), '--cause: "ppt"'),
         (
             ("fault", "node", "tool_hang", "--tool", "amd-smi"),
             '--tool: "amd-smi" is not nvidia-smi',

@@ -105,7 +105,7 @@ class Pcie:
     receive_bytes_per_second: float | None = None
     """Received, over the driver's own short window. Absent: not told, or there is a counter."""
     bytes_per_second: float | None = None
-    """AMD: both directions together, where `amd-smi` reports only that."""
+    """AMD: both directions together; its driver reports only that."""
 
 
 @dataclass(frozen=True, slots=True)

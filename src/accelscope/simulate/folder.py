@@ -219,8 +219,6 @@ class Tree:
         del self._written[name]
         folder = path.parent
         while folder != self._root and folder.is_dir() and not any(folder.iterdir()):
-            if folder.relative_to(self._root).as_posix() in self._written:
-                return  # a wanted Folder
             folder.rmdir()
             folder = folder.parent
 

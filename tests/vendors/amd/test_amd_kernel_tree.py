@@ -217,7 +217,7 @@ def test_throttling_sets_a_bit_in_older_tables(build: Build, slot_node: str, hot
 
 def test_both_ends_of_a_link_agree(build: Build) -> None:
     node = build("amd-mi300x8")
-    ports = {}
+    ports: dict[tuple[int, int], tuple[int, int]] = {}
     for slot in range(8):
         lines = (device(node, slot) / "xgmi_port_num").read_text().splitlines()
         found = [re.fullmatch(r"(\w\w):(\w\w) ->  (\w\w):(\w\w)", line) for line in lines]

@@ -222,6 +222,7 @@ def test_faults_of_the_tool_change_its_output(tmp_path: Path, native_cache: Path
         ("rocm_version: '3.0'", "rocm_version"),
         ("tools: [nvidia-smi]", "nvidia-smi"),
         ("colour: red", "colour"),
+        ("devices: [{model: mi300x}]\nfaults: [{kind: throttled, device: 0}]", "needs one of: prochot, ppt"),
     ],
 )
 def test_an_invalid_description_is_rejected_in_one_line(section: str, complaint: str) -> None:

@@ -994,7 +994,7 @@ export interface Partition {
 }
 
 export interface Pcie {
-  /** AMD: both directions together, where `amd-smi` reports only that. */
+  /** AMD: both directions together; its driver reports only that. */
   bytes_per_second: number | null;
   /** PCIe generation now. */
   generation: number | null;

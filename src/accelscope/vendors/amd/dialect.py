@@ -425,8 +425,8 @@ NOTES = (
     "MI2xx from MI3xx, or the market name if the board has no part number. `card_series` is the market name.",
     "`gpu_uuid` has the form of AMD's library (`ccff74a1-0000-1000-80…`), which combines the unique id of "
     "the chip and its PCI device id. From ROCm 10 on, it contains the partition's number instead of `ff`.",
-    "`vbios_version` and `pcie_bandwidth` need `amd-smi`: the driver's files do not have them. Without it "
-    "the label is empty and the series is absent.",
+    "`vbios_version` needs `amd-smi`, and so does `pcie_bandwidth` before MI300: the driver's files do not "
+    "have them. Without it the label is empty and the series is absent.",
     "`gpu_id` counts partitions, as `amd-smi` does: with eight partitions per GPU, the second GPU starts at "
     "8.",
     "`gpu_energy_consumed` is updated with every collection. AMD's library multiplies the same counter by "

@@ -88,13 +88,14 @@ class AmdDraft(DeviceDraft):
 
     def device(self, id: str | None = None) -> Device:  # noqa: A002 - the name of the model's field
         self._choose_main_sensor()
+        groups = self.grouped()
         return self.build(
             id or self.id,
             health=self.health,
-            cores=self.cores,
+            cores=tuple(_cores(groups.get("cores", {}))),
             links=self.links,
-            ecc=tuple(_ecc(self.members("ecc"))),
-            errors=tuple(_errors(self.members("errors"))),
+            ecc=tuple(_ecc(groups.get("ecc", {}))),
+            errors=tuple(_errors(groups.get("errors", {}))),
             partitions=self.partitions,
         )
 

@@ -79,27 +79,34 @@ class DeviceDraft:
         self.rejected.append(Rejection(f"{source}: {text.strip()[:TEXT_LIMIT]}", "unreadable"))
 
     def members(self, group: str) -> dict[str, Any]:
-        prefix = f"{group}."
-        return {
-            place[len(prefix) :]: value for place, value in self.values.items() if place.startswith(prefix)
-        }
+        return self.grouped().get(group, {})
+
+    def grouped(self) -> dict[str, dict[str, Any]]:
+        """The values of all groups: group, then the rest of the place."""
+        groups: dict[str, dict[str, Any]] = {}
+        for place, value in self.values.items():
+            group, dot, member = place.partition(".")
+            if dot:
+                groups.setdefault(group, {})[member] = value
+        return groups
 
     def build(self, id: str, **own: Any) -> Device:  # noqa: A002 - the name of the model's field
         """`own` are fields that the vendor builds itself."""
         fields = {place: value for place, value in self.values.items() if "." not in place}
-        fields |= {group: make(values) for group, make in _MAKE.items() if (values := self.members(group))}
+        grouped = self.grouped()
+        fields |= {group: make(values) for group, make in _MAKE.items() if (values := grouped.get(group))}
         if self.main_sensor is not None and "temperature_celsius" in fields:
             main = Sensor(self.main_sensor, fields["temperature_celsius"])
             fields["sensors"] = (main, *fields.get("sensors", ()))
-        return Device(vendor=self.vendor, **(fields | {"id": id, "absent": tuple(self._absent())} | own))
+        return Device(
+            vendor=self.vendor, **(fields | {"id": id, "absent": tuple(self._absent(grouped))} | own)
+        )
 
-    def _absent(self) -> Iterator[Absence]:
+    def _absent(self, grouped: Mapping[str, object]) -> Iterator[Absence]:
         reasons: dict[str, set[AbsenceReason]] = {}
         for place, reason in self.absences.items():
             reasons.setdefault(place.partition(".")[0], set()).add(reason)
-        whole = [
-            group for group in self.groups if len(reasons.get(group, ())) == 1 and not self.members(group)
-        ]
+        whole = [group for group in self.groups if len(reasons.get(group, ())) == 1 and group not in grouped]
         for group in whole:
             yield Absence(group, reasons[group].pop())
         for place, reason in self.absences.items():

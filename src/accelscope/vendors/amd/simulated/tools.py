@@ -216,7 +216,7 @@ def _metric(spec: AmdSpec, gpu: LogicalGpu) -> dict[str, Any]:
             else _NA
         },
         "mem_usage": _memory(gpu),
-        "throttle": _throttle(gpu) if card.xccs > 1 else _NA,
+        "throttle": _throttle(gpu) if card.xccs > 1 and spec.metrics_revision > 5 else _NA,
     }
 
 
