@@ -39,15 +39,16 @@ test: ## run all tests except the end-to-end tests
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
 	@scripts/page
 	scripts/npm test
-	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal tests --ignore=tests/e2e $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal tests --ignore=tests/e2e --ignore=tests/reality $(ARGS)
 
 .PHONY: e2e
 e2e: e2e-setup ## run the end-to-end tests with a real Prometheus and Kubernetes (as root)
 	@scripts/e2e $(ARGS)
 
 .PHONY: e2e-prepare
-e2e-prepare: e2e-setup ## only build what make e2e needs: Kubernetes, Helm, container images
+e2e-prepare: e2e-setup ## only get what make e2e needs: Kubernetes, Helm, images, the vendors' programs
 	$(BIN)/python -m tests.e2e.kubernetes prepare
+	$(BIN)/python -m tests.reality
 
 .PHONY: e2e-setup
 e2e-setup:

@@ -2,13 +2,14 @@
 
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
 from tests.waiting import PATIENCE_SECONDS
 
-from accelscope.simulate.folder import BlockingFile, Content, Folder, Link, Tree
+from accelscope.simulate.folder import BlockingFile, CharacterDevice, Content, Folder, Link, Tree
 
 
 @pytest.fixture
@@ -27,6 +28,9 @@ def shown(root: Path) -> dict[str, object]:
                 found[key] = Link(str(path.readlink()))
             elif path.is_fifo():
                 found[key] = BlockingFile()
+            elif path.is_char_device():
+                number = path.stat().st_rdev
+                found[key] = CharacterDevice(os.major(number), os.minor(number))
             elif path.is_file():
                 found[key] = path.read_bytes()
             elif not any(path.iterdir()):
@@ -34,12 +38,14 @@ def shown(root: Path) -> dict[str, object]:
     return found
 
 
+DEVICE = CharacterDevice(511, 2)
 STATES: list[dict[str, Content]] = [
     {"sys/a": "1\n", "sys/b/c": b"\xff", "sys/b/d/e": "2\n", "proc/1/comm": "x\n"},
     {"sys/a": BlockingFile(), "sys/b": Link("nowhere"), "sys/n/o": Folder()},
     {"sys/a": Folder(), "sys/b/c": Link("../a"), "sys/n/o/p": "deeper\n"},
     {"sys/a/inside": "3\n", "sys/b": "now a file\n", "sys/n": BlockingFile()},
     {"sys/a": Link("b"), "sys/b": BlockingFile(), "sys/n": "4\n"},
+    {"sys/a": DEVICE, "sys/b": CharacterDevice(511, 3), "sys/n/o": DEVICE},
     {},
 ]
 
@@ -53,8 +59,35 @@ def test_any_state_follows_any_other(tmp_path: Path, afresh: bool) -> None:
             if afresh:  # as after a restart: what is there is found, not known
                 tree = Tree(tmp_path, ("sys", "proc"))
             tree.bring_to(after)
-            wanted = {name: text.encode() if isinstance(text, str) else text for name, text in after.items()}
-            assert shown(tmp_path) == wanted
+            assert shown(tmp_path) == {name: as_shown(content) for name, content in after.items()}
+
+
+def as_shown(content: Content) -> Content:
+    if isinstance(content, CharacterDevice) and os.geteuid() != 0:
+        return b""  # only root may make device files
+    return content.encode() if isinstance(content, str) else content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make device files")
+def test_a_device_file_of_no_driver_cannot_be_opened(tree: Tree, tmp_path: Path) -> None:
+    tree.bring_to({"sys/npu0": DEVICE})
+    with pytest.raises(OSError, match="No such device or address"):
+        (tmp_path / "sys" / "npu0").read_bytes()
+
+
+def test_a_number_of_the_machines_own_drivers_is_not_used(tree: Tree, tmp_path: Path) -> None:
+    memory = Path("/dev/null").stat()
+    tree.bring_to({"sys/npu0": CharacterDevice(os.major(memory.st_rdev), os.minor(memory.st_rdev))})
+    assert shown(tmp_path) == {"sys/npu0": b""}
+
+
+def test_an_ordinary_user_gets_empty_files(
+    open_folder: Path, ordinary_user: Callable[[], AbstractContextManager[None]]
+) -> None:
+    open_folder.chmod(0o777)
+    with ordinary_user():
+        Tree(open_folder, ("dev",)).bring_to({"dev/npu0": DEVICE})
+    assert shown(open_folder) == {"dev/npu0": b""}
 
 
 def test_unchanged_files_are_not_written(tree: Tree, tmp_path: Path) -> None:

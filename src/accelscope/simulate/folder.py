@@ -14,9 +14,13 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from accelscope.simulate.spec import DescriptionError
+
+_MAJORS = 512  # of character devices
+_DEVICE_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,29 @@ class Folder:
     """An empty folder; where a file is expected, it causes a read error."""
 
 
-Content = str | bytes | Link | BlockingFile | Folder
+@dataclass(frozen=True, slots=True)
+class CharacterDevice:
+    """A device file of a driver that does not exist, which fails to open with ENXIO. It is an empty plain
+    file where the process may not make one, or where a driver of the machine has the number."""
+
+    major: int
+    minor: int
+
+    def is_possible(self) -> bool:
+        return self.major not in _majors_in_use() and os.geteuid() == 0
+
+
+Content = str | bytes | Link | BlockingFile | Folder | CharacterDevice
+
+
+@cache
+def _majors_in_use() -> frozenset[int]:
+    """Major numbers of the machine's own character devices."""
+    try:
+        characters, _, _ = Path("/proc/devices").read_text().partition("Block devices")
+    except OSError:
+        return frozenset(range(_MAJORS))  # not known: no number is safe
+    return frozenset(int(line.split()[0]) for line in characters.splitlines() if line[:3].strip().isdecimal())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -92,6 +118,19 @@ def _put(path: Path, content: Content) -> None:
             else:
                 os.mkfifo(scratch)
             scratch.replace(path)
+        case CharacterDevice():
+            _put_device(path, content)
+
+
+def _put_device(path: Path, device: CharacterDevice) -> None:
+    scratch = _scratch(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if device.is_possible():
+        with suppress(PermissionError):  # root of a container without the capability
+            os.mknod(scratch, stat.S_IFCHR | _DEVICE_MODE, os.makedev(device.major, device.minor))
+            scratch.replace(path)
+            return
+    write_text(path, "")
 
 
 @contextmanager

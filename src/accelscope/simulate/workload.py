@@ -149,6 +149,7 @@ def _peak(placement: Placement, others: list[Placement]) -> float:
 
 CLOCK_TICKS = 100  # per second
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_VIRTUAL_BYTES = 8 << 30
 _HOST_MEMORY_GROWTH = 0.08  # ratio, under full load
 
 
@@ -279,7 +280,10 @@ def _process_files(
     yield "cmdline", "\0".join((f"/usr/bin/{spec.name}", SECRET_ARGUMENT, ""))
     yield "exe", Link(f"/usr/bin/{spec.name}")
     yield "stat", stat_of(load, at)
-    yield "status", _status(process, comm, load.resident_bytes(at))
+    resident = load.resident_bytes(at)
+    yield "status", _status(process, comm, resident)
+    # Pages: virtual, resident, shared, text, libraries, data, dirty.
+    yield "statm", f"{_VIRTUAL_BYTES // PAGE_BYTES} {resident // PAGE_BYTES} 0 0 0 0 0\n"
     yield "cgroup", f"0::{ids.path}\n"
     yield "mountinfo", ids.mountinfo
 
@@ -293,7 +297,7 @@ def stat_of(load: HostLoad, at: float) -> str:
     in_kernel = cpu_ticks // 5
     fields = ["S", "1", str(process.pid), str(process.pid), "0", "-1", *["0"] * 5]
     fields += [str(cpu_ticks - in_kernel), str(in_kernel), "0", "0", "20", "0", "8", "0"]
-    fields += [str(process.start_ticks), "8589934592", str(resident // PAGE_BYTES), *["0"] * 28]
+    fields += [str(process.start_ticks), str(_VIRTUAL_BYTES), str(resident // PAGE_BYTES), *["0"] * 28]
     return f"{process.pid} ({comm}) {' '.join(fields)}\n"
 
 

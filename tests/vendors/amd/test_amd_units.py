@@ -275,3 +275,13 @@ def test_words_of_a_flag_are_true_or_false(words: tuple[str, ...], value: bool) 
 )
 def test_absence_markers_have_reasons(text: str, reason: str | None) -> None:
     assert quantities.absence(text) == reason
+
+
+@pytest.mark.parametrize("text", ["65713.0 J", "65713.0", "65536.0 J"])
+def test_an_energy_counter_that_is_not_filled_is_no_energy(text: str) -> None:
+    """amd-smi 6.1.2 multiplies the 32 bits of ones in the table of a Radeon card by 15.3 microjoules."""
+    assert quantities.joules(text) is None
+
+
+def test_an_energy_near_an_empty_counter_is_kept() -> None:
+    assert quantities.joules("65714 J") == 65714.0

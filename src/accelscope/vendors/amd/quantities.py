@@ -175,9 +175,15 @@ def volts(text: str) -> float | None:
     return between(_scaled(text, _VOLTS), 0, _MAX_VOLTS)
 
 
+_EMPTY_COUNTERS = tuple(0xFFFF_FFFF * unit for unit in (15.3e-6, 15.259e-6, 2.0**-16))
+
+
 def joules(text: str) -> float | None:
-    """Joules. 0 means that the device has no energy counter: a running device has used energy."""
-    return between(_scaled(text, _JOULES), 0, 1e18) or None
+    """Joules. 0 means that the device has no energy counter: a running device has used energy. So does an
+    empty counter of 32 bits of ones, which the tools multiply by its unit."""
+    energy = between(_scaled(text, _JOULES), 0, 1e18)
+    empty = energy is not None and any(abs(energy - ones) < 0.1 for ones in _EMPTY_COUNTERS)
+    return None if empty else energy or None
 
 
 def microjoules(text: str) -> float | None:

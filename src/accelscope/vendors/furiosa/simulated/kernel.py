@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from accelscope.simulate.folder import BlockingFile, Content, Folder, Link
+from accelscope.simulate.folder import BlockingFile, CharacterDevice, Content, Folder, Link
 from accelscope.vendors.furiosa.simulated.card import CardReading
 from accelscope.vendors.furiosa.simulated.spec import Family, FuriosaSpec, Versions
 
@@ -16,6 +16,7 @@ _COUNTER_HERTZ = 100e6
 WARBOY_VOLTS = {"NE Core 48V Volt": 47.9, "NE Core Volt": 0.72}
 WARBOY_TOTAL = "PCI Total RMS PWR"  # what the whole card draws
 GOVERNOR = "performance"
+_WITHOUT_PERT = "2026"  # drivers from this year on have no version of their own for the runtime of the cores
 _POWER_LIMIT_MILLIWATTS = 300_000
 _POWER_MAX_MILLIWATTS = 675_000  # the driver shows it, and it limits nothing
 _THROTTLE_NAMES = (
@@ -87,8 +88,13 @@ def device_files(cards: Iterable[CardReading]) -> Iterator[tuple[str, Content]]:
         channels = [f"ch{channel}" for channel in range(card.model.channels)]
         others = [f"{link}mgmt", *(f"{link}bar{bar}" for bar in (0, 2, 4)), *channels]
         own = [] if warboy else ["dmar", *(f"{channel}r" for channel in channels)]
-        for name in (*core_files(card), *(f"{card.name}{other}" for other in (*others, *own))):
-            yield f"{folder}/{name}", ""
+        files = (
+            f"{card.name}{others[0]}",
+            *core_files(card),
+            *(f"{card.name}{name}" for name in (*others[1:], *own)),
+        )
+        for minor, name in enumerate(files):
+            yield f"{folder}/{name}", CharacterDevice(_major(card), minor)
 
 
 def core_files(card: CardReading) -> Sequence[str]:
@@ -101,7 +107,11 @@ def core_files(card: CardReading) -> Sequence[str]:
 
 def device_number(card: CardReading) -> str:
     """Major and minor number of the card's management file."""
-    return f"{_FIRST_MAJOR - card.slot}:0"
+    return f"{_major(card)}:0"
+
+
+def _major(card: CardReading) -> int:
+    return _FIRST_MAJOR - card.slot
 
 
 def _entry(card: CardReading, what: str) -> str:
@@ -138,6 +148,8 @@ def _attributes(card: CardReading, versions: Versions) -> Mapping[str, Content]:
     else:
         texts["npu_clocks"] = "\n".join(str(core.mhz * 1_000_000) for core in card.cores)
         texts["npu_governor"] = GOVERNOR
+        if versions.driver < _WITHOUT_PERT:
+            texts["pert_version"] = versions.firmware  # which their library needs
         texts["pe_occupancy"] = "\n".join(str(int(core.held)) for core in card.cores)
         texts["throttle_reason"] = f"0x{card.throttle_reasons:08x}"
         texts["throttle_reason_list"] = "\n".join(

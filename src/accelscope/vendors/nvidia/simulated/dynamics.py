@@ -25,7 +25,7 @@ from accelscope.vendors.nvidia.simulated.gpu import (
     Remapping,
     XidEvent,
 )
-from accelscope.vendors.nvidia.simulated.spec import COMPUTE_SLICES, MigDevice
+from accelscope.vendors.nvidia.simulated.spec import COMPUTE_SLICES, MEMORY_SLICES, MigDevice
 
 _MIB = 1 << 20
 _CONTEXT_BYTES = 4 * _MIB  # used by the driver on a card
@@ -201,6 +201,7 @@ class GpuDynamics:
                 name=f"{self._gpu.card.name} MIG {part.name}",
                 memory_total_bytes=part.profile.memory_mib * _MIB,
                 memory_used_bytes=used(part.gpu_instance_id),
+                bar1_total_bytes=self._gpu.card.bar1_mib * part.profile.memory_slices // MEMORY_SLICES * _MIB,
             )
             for part in self._gpu.mig
         )

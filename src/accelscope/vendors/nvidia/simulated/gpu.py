@@ -148,6 +148,7 @@ class MigReading:
     name: str
     memory_total_bytes: int
     memory_used_bytes: int  # of the GPU instance: its compute instances share it
+    bar1_total_bytes: int  # likewise; nothing of it is ever in use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -470,6 +470,8 @@ def _mig(reading: GpuReading) -> Iterator[tuple[str, object]]:
             "memory.total": mig.memory_total_bytes,
             "memory.reserved": 0,
             "memory.used": mig.memory_used_bytes,
+            "bar1.total": mig.bar1_total_bytes,
+            "bar1.used": 0,
             "attribute.multiprocessors": part.multiprocessors,
             "attribute.copy_engines": part.profile.copy_engines,
             "attribute.decoders": part.profile.decoders,

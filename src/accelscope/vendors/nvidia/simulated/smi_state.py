@@ -264,6 +264,7 @@ def _mig_devices(spec: NvidiaSpec, reading: GpuReading) -> list[Node]:
                     ],
                 ),
                 ("fb_memory_usage", _memory(spec, mig.memory_total_bytes, 0, mig.memory_used_bytes)),
+                ("bar1_memory_usage", _bar1(mig.bar1_total_bytes, 0)),
             ],
         )
         for mig in reading.mig

@@ -1,0 +1,118 @@
+"""AMD's own programs, of three Debian suites, on simulated nodes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.reality import amd
+from tests.reality.comparison import Comparison, Value, overlooked
+from tests.reality.conftest import Compare, available_tree, required_tree
+from tests.reality.debian import Tree
+from tests.reality.programs import EXPERIMENTAL, SID, TRIXIE
+
+from accelscope.simulate import Fault, FaultKind, load_node
+from accelscope.simulate.fleet.agent_session import AgentSession
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+_START, _INTERVAL = 10.0, 60.0
+_LATER = 40.0  # faults begin when the agent knows the devices
+_FAULTY = (
+    Fault(kind=FaultKind.HOT, device=0, begin=_LATER),
+    Fault(kind=FaultKind.ECC_STORM, device=1, begin=_LATER),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    node: str
+    faults: tuple[Fault, ...] = ()
+
+
+CASES = (
+    Case("amd-mi300x8", "amd-mi300x8"),
+    Case("amd-mi300x8, faulty", "amd-mi300x8", _FAULTY),
+    Case("amd-mi300x8, lost", "amd-mi300x8", (Fault(kind=FaultKind.LOST, device=7, begin=_LATER),)),
+    Case("amd-mi300-cpx", "amd-mi300-cpx"),
+    Case("amd-mi250", "amd-mi250"),
+    Case("amd-radeon", "amd-radeon"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    case: Case
+    node: Path
+    ours: Mapping[str, Mapping[str, Value]]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def scene(request: pytest.FixtureRequest, native_cache: Path) -> Iterator[Scene]:
+    case: Case = request.param
+    session = AgentSession(load_node(case.node), _INTERVAL, _START, faults=case.faults, cache=native_cache)
+    with closing(session):
+        snapshot = session.collect(_START + _INTERVAL).snapshot
+        yield Scene(case, session.node.folder, amd.values_of(snapshot))
+
+
+def version_in(tree: Tree, program: str) -> str:
+    """Trixie is required; the test is skipped where another suite does not have the program."""
+    required_tree(tree) if tree is TRIXIE else available_tree(tree)
+    version = tree.versions().get(program)
+    if version is None:
+        pytest.skip(f"Debian {tree.suite} has no {program}")
+    return version
+
+
+@pytest.mark.parametrize("tree", [TRIXIE, SID, EXPERIMENTAL], ids=lambda tree: tree.suite)
+def test_rocm_smi_and_the_snapshot_agree(scene: Scene, tree: Tree, compare: Compare) -> None:
+    version = version_in(tree, "rocm-smi")
+    reports = amd.rocm_smi(amd.place(scene.node, tree))
+    assert reports
+    compare("rocm-smi", version, scene.case.name, amd.ROCM_SMI_FIELDS, reports, scene.ours)
+    comparison = Comparison(program="rocm-smi", version=version, node="", table=amd.ROCM_SMI_FIELDS)
+    assert overlooked(comparison, reports, scene.ours) == []
+
+
+@pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
+def test_amd_smi_and_the_snapshot_agree(scene: Scene, tree: Tree, compare: Compare) -> None:
+    version = version_in(tree, "amd-smi")
+    reports = amd.amd_smi(amd.place(scene.node, tree))
+    assert reports
+    compare("amd-smi", version, scene.case.name, amd.AMD_SMI_FIELDS, reports, scene.ours)
+    comparison = Comparison(program="amd-smi", version=version, node="", table=amd.AMD_SMI_FIELDS)
+    assert overlooked(comparison, reports, scene.ours) == []
+
+
+def test_nvtop_lists_the_gpus(scene: Scene) -> None:
+    names = amd.nvtop(amd.place(scene.node, TRIXIE))
+    assert len(names) == len(scene.ours) or "cpx" in scene.case.name
+    assert all(name.startswith("AMD ") for name in names)
+
+
+def without(values: Mapping[str, Value], *endings: str) -> dict[str, Value]:
+    return {name: value for name, value in values.items() if not name.endswith(endings) and value is not None}
+
+
+@pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
+def test_the_agents_values_stay_the_same_with_the_real_tools(
+    scene: Scene, tree: Tree, tmp_path: Path
+) -> None:
+    """Tools may add values that no file has. They neither change one nor add an energy that was never
+    counted."""
+    if scene.case.faults:
+        pytest.skip("the agent has seen these devices before their fault")
+    version_in(tree, "amd-smi")
+    where = amd.place(scene.node, tree)
+    wrappers = {name: where.write_wrapper(tmp_path / name, name) for name in ("amd-smi", "rocm-smi")}
+    plain = amd.snapshot_with(scene.node, {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")})
+    tooled = amd.snapshot_with(scene.node, wrappers)
+    assert plain.keys() == tooled.keys()
+    for address, before in plain.items():
+        after = tooled[address]
+        known = without(before, "read_at", ".reason", ".count")
+        assert {name: after.get(name) for name in known} == known
+        assert ("energy_joules" in after) == ("energy_joules" in before)
