@@ -203,7 +203,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Value]]:
 
 
 def nvtop(where: Place) -> list[str]:
-    """The names of the GPUs. nvtop prints nothing else that tells them apart."""
+    """The names of the GPUs. nvtop prints nothing else that identifies them."""
     done = where.run(["nvtop", "-s"])
     assert done.returncode == 0, done.stderr
     return sorted(each["device_name"] for each in json.loads(done.stdout))

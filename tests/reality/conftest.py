@@ -29,7 +29,7 @@ def namespaces() -> None:
 
 @pytest.fixture(scope="session")
 def compare(pytestconfig: pytest.Config) -> Compare:
-    """Compares, adds a row to the table, and fails on a difference that nobody explained."""
+    """Compares, adds a row to the table, and fails on an unexplained difference."""
 
     def run(
         program: str,

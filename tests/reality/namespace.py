@@ -151,7 +151,7 @@ def _fill_dev(node: Path | None, target: Path, bind: Callable[[str, str], None])
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Files of a device folder, which are empty, or devices, or block whoever opens them."""
+    """Files of a device folder, which are empty, or devices, or block when they are opened."""
     for path in source.iterdir():
         copy, state = target / path.name, path.lstat()
         if stat.S_ISDIR(state.st_mode):

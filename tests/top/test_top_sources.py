@@ -76,7 +76,7 @@ def agents(*stubs: StubAgent | str, **more: Any) -> AgentsSource:
 
 
 def facts(node: NodeView) -> list[tuple[object, ...]]:
-    """What is the same whoever reads it."""
+    """The part that does not depend on the source."""
     return [
         (d.id, d.index, d.model, d.health, d.memory_total_bytes, d.power_limit_watts) for d in node.devices
     ]

@@ -44,7 +44,7 @@ _TIMEOUT_SECONDS = 120
 
 
 class CompileError(RuntimeError):
-    """The native parts could not be built; the message tells the user how to fix it."""
+    """The native parts could not be built; the message says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)

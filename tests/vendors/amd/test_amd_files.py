@@ -192,7 +192,7 @@ def test_a_suspended_gpu_is_not_woken(tmp_path: Path) -> None:
     lay_out_gpu(tmp_path, {"power/runtime_status": "suspended", "unique_id": "ff", "vbios_version": "113-X"})
     device_folder = tmp_path / "sys/class/drm/card0/device"
     for name in ("gpu_busy_percent", "mem_info_vram_used", "pp_dpm_sclk"):
-        os.mkfifo(device_folder / name)  # whoever reads it waits for ever
+        os.mkfifo(device_folder / name)  # reading it blocks forever
     device = only_device(tmp_path)
     assert (device.id, device.firmware_version) == ("amd:0xff", "113-X")
     assert (device.health.state, device.health.vendor_word) == (HealthState.OK, "suspended")

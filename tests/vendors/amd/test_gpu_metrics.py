@@ -239,7 +239,7 @@ def test_files_of_values_in_the_table_are_not_read(tmp_path: Path) -> None:
     gpu = Gpu(tmp_path, dict.fromkeys(names, "1") | {"hwmon/hwmon7/temp2_label": "junction"})
     for name in names:
         (gpu.folder / name).unlink()
-        os.mkfifo(gpu.folder / name)  # whoever reads it waits for ever
+        os.mkfifo(gpu.folder / name)  # reading it blocks forever
     assert gpu.read(COMPLETE).power_watts == 612.0
 
 

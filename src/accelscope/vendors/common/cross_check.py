@@ -144,18 +144,18 @@ class Matcher:
         self._devices = tuple(devices)
         self._by_index: dict[tuple[str | None, int], Device] = {}
 
-    def match(self, told: Device) -> Device | None:
-        found = self._by_identity(told)
-        if told.index is None:
+    def match(self, reported: Device) -> Device | None:
+        found = self._by_identity(reported)
+        if reported.index is None:
             return found
-        key = (told.architecture if _has_own_numbers(self._devices) else None, told.index)
+        key = (reported.architecture if _has_own_numbers(self._devices) else None, reported.index)
         if found is not None:
             self._by_index[key] = found
-        elif told.pci_address is None and told.uuid is None:
-            found = self._by_index.get(key) or self._by_own_index(told)
+        elif reported.pci_address is None and reported.uuid is None:
+            found = self._by_index.get(key) or self._by_own_index(reported)
         return found
 
-    def _by_identity(self, told: Device) -> Device | None:
+    def _by_identity(self, reported: Device) -> Device | None:
         """A partition has the uuid or the slot of its device, and another function in its address."""
         for fact in (
             lambda device: device.id,
@@ -163,21 +163,21 @@ class Matcher:
             lambda device: _folded(device.uuid),
             lambda device: _slot(device.pci_address),
         ):
-            wanted = fact(told)
+            wanted = fact(reported)
             found = [device for device in self._devices if wanted and fact(device) == wanted]
             if len(found) == 1:
                 return found[0]
-        if told.serial is None or told.pci_address is not None or told.uuid is not None:
+        if reported.serial is None or reported.pci_address is not None or reported.uuid is not None:
             return None
-        same = [device for device in self._devices if _folded(device.serial) == _folded(told.serial)]
+        same = [device for device in self._devices if _folded(device.serial) == _folded(reported.serial)]
         return same[0] if len(same) == 1 else None  # two dies have the serial number of their board
 
-    def _by_own_index(self, told: Device) -> Device | None:
+    def _by_own_index(self, reported: Device) -> Device | None:
         found = [
             device
             for device in self._devices
-            if device.index == told.index
-            and (told.architecture is None or told.architecture == device.architecture)
+            if device.index == reported.index
+            and (reported.architecture is None or reported.architecture == device.architecture)
         ]
         return found[0] if len(found) == 1 else None
 
@@ -279,11 +279,11 @@ class NotCompared:
 
 
 def compare(
-    before: Device, after: Device, told: Device, command: str, left_out: NotCompared
+    before: Device, after: Device, reported: Device, command: str, left_out: NotCompared
 ) -> Iterator[Comparison]:
-    """`told` is the same device in the tool's output. Adds the values that are not compared to
+    """`reported` is the same device in the tool's output. Adds the values that are not compared to
     `left_out`."""
-    first, second, tool = values_of(before), values_of(after), values_of(told)
+    first, second, tool = values_of(before), values_of(after), values_of(reported)
     for place in dict.fromkeys((*first, *second, *tool)):
         tolerance = tolerance_of(place)
         if tolerance is None:
