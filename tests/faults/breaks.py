@@ -149,7 +149,7 @@ def _tool_missing(scene: Scene) -> Iterator[None]:
 def _proc_race(scene: Scene) -> Iterator[None]:
     raced = scene.folder / "raced"
     # Without the files that the node is writing at this moment: they are renamed.
-    shutil.copytree(scene.node.folder / "proc", raced, ignore=shutil.ignore_patterns(".*"))
+    shutil.copytree(scene.node.folder / "proc", raced, symlinks=True, ignore=shutil.ignore_patterns(".*"))
     for number, folder in enumerate(sorted(raced.glob("[0-9]*"))):
         match number % 4:
             case 0:

@@ -1,5 +1,5 @@
-"""Texts to begin with: `seeds/<source>/` has small ones that were written by hand, `corpus/<source>/` what
-the engine made of these, captures of real machines come beside them where there are any."""
+"""Initial inputs: `seeds/<source>/` contains small texts written by hand, `corpus/<source>/` what the engine made
+of them. Captures of real machines are added where they are available."""
 
 import os
 import re
@@ -13,21 +13,25 @@ from accelscope.vendors import declarations
 REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).parent / "seeds"
 CORPUS = Path(__file__).parent / "corpus"
-PACKAGES = (*(f"vendors.{name}" for name in declarations()), "attribution")
+PACKAGES = (*declarations(), "attribution")
 
 _WORD = re.compile(r"[^\W\d_][\w.%()/-]{2,30}", re.ASCII)
 _MAX_WORDS = 400
-_CAPTURES = {"attribution": ("cgroup", "k8s")}  # a vendor's have its name
+_CAPTURES = {"attribution": ("cgroup", "k8s")}  # those of a vendor are in the folder with its name
 
 
 def sources_of(package: str) -> dict[str, OutputFormat]:
-    """Those of one package: only its parsers are loaded."""
-    listed: tuple[OutputFormat, ...] = import_module(f"accelscope.{package}.sources").SOURCES
+    """The formats of a vendor or of attribution. Only their parsers are loaded."""
+    listed: tuple[OutputFormat, ...]
+    if (vendor := declarations().get(package)) is not None:
+        listed = vendor.load(vendor.sources)
+    else:
+        listed = import_module("accelscope.attribution.checkpoint").SOURCES
     return {source.name: source for source in listed}
 
 
 def packages() -> dict[str, str]:
-    """Name of each source, and of the package that has it."""
+    """The package of each source, by the name of the source."""
     return {name: package for package in PACKAGES for name in sources_of(package)}
 
 
@@ -42,10 +46,10 @@ def kept(source: str) -> list[Path]:
 
 
 def captures(package: str) -> list[Path]:
-    """All of the package's, of whatever source: a text that is another's is a good seed as well. The folder
-    is named by ACCELSCOPE_CAPTURES, relative to the repository if it is relative."""
+    """All captures of the package: an output of another source is a useful seed too. ACCELSCOPE_CAPTURES names
+    the folder, relative to the repository if it is relative."""
     root = REPOSITORY / os.environ.get("ACCELSCOPE_CAPTURES", "../shared/captures")
-    folders = [root / name for name in _CAPTURES.get(package, (package.rpartition(".")[2],))]
+    folders = [root / name for name in _CAPTURES.get(package, (package,))]
     return sorted(
         path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()
     )

@@ -16,12 +16,11 @@ configuration file as the agent. In Kubernetes, run it in the container of the a
 
   kubectl exec -n NAMESPACE POD -- accelscope doctor
 
---cross-check also runs the vendors' own tools (nvidia-smi, amd-smi, ...) and compares
-each value that they print with the value that the agent's reader has at the same
-moment. The reader is read before and after the tool, without the tool's help. One line
-per tool if all values agree. For each value that differs: device, field, both values,
-tolerance, a possible explanation and what to do. Values that only one side has are
-counted (--json).
+--cross-check also runs the vendors' own tools and compares each value that they print
+with the reader's value of the same moment. The reader is read before and after the
+tool, and does not use the tool itself. One line per tool if all values agree. For each
+value that differs: device, field, both values, tolerance, a possible explanation and
+what to do. Values that only one side has are counted (--json).
 
 Exit code: 0 no problems (a node without a driver is not one), 1 warnings, 2 errors or
 an invalid setting."""
