@@ -171,6 +171,22 @@ def test_time_without_readings_is_not_attributed() -> None:
     assert node.idle == pytest.approx(40 * WATTS)
 
 
+def test_pods_of_a_device_without_utilization_have_no_energy_before_their_processes_run() -> None:
+    """As on a GPU with MIG instances: 0 would remain when the processes run."""
+    device = replace(GPU, utilization_ratio=None, energy_joules=0.0, power_watts=WATTS, read_at=0.0)
+    ledger = Ledger()
+    for now, processes in ((0.0, []), (10.0, [runs(owner("a"), use=None, part="1")])):
+        found = uses(
+            [replace(device, energy_joules=now * WATTS, read_at=now)],
+            processes,
+            [holds("a", part="1"), holds("b", part="2")],
+        )
+        ledger.enter(found, [("ns", "a"), ("ns", "b")], now)
+    assert ledger.energy_joules(key("a", part="1")) is None
+    assert ledger.energy_joules(key("b", part="2")) is None
+    assert ledger.idle_energy_joules(GPU.id) == pytest.approx(10 * WATTS)
+
+
 def test_pending_shares_are_limited_to_existing_pods() -> None:
     node = Node()
     for number in range(1000):

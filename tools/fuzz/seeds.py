@@ -1,5 +1,5 @@
-"""Initial inputs: `seeds/<source>/` contains small texts written by hand, `corpus/<source>/` what the engine made
-of them. Captures of real machines are added where they are available."""
+"""Initial inputs: `seeds/<source>/` contains small texts written by hand, `corpus/<source>/` what the engine
+made of them. Captures of real machines are added where they are available."""
 
 import os
 import re
@@ -46,8 +46,8 @@ def kept(source: str) -> list[Path]:
 
 
 def captures(package: str) -> list[Path]:
-    """All captures of the package: an output of another source is a useful seed too. ACCELSCOPE_CAPTURES names
-    the folder, relative to the repository if it is relative."""
+    """All captures of the package: an output of another source is a useful seed too. ACCELSCOPE_CAPTURES
+    names the folder, relative to the repository if it is relative."""
     root = REPOSITORY / os.environ.get("ACCELSCOPE_CAPTURES", "../shared/captures")
     folders = [root / name for name in _CAPTURES.get(package, (package,))]
     return sorted(

@@ -237,8 +237,8 @@ def _by_power(device: Device, account: _Account, now: float) -> float:
 
 
 def use_fractions(use: DeviceUse) -> dict[UsageKey, float] | None:
-    """The fraction of the device that each container uses, at most 1 in total; None if it is unknown, as for
-    a GPU with MIG instances.
+    """The fraction of the device that each container uses, at most 1 in total. None if it is unknown, as for
+    a GPU with MIG instances: then its pods get no energy value.
 
     If no process is listed, the container to which the device is allocated has all of the device's
     utilisation. Otherwise the processes' own utilisation counts. If the driver does not measure it, the
@@ -252,10 +252,10 @@ def use_fractions(use: DeviceUse) -> dict[UsageKey, float] | None:
         total = sum(measured.utilization or 0.0 for measured in users)
         scale = 1.0 / max(1.0, total)
         return {key: scale * (measured.utilization or 0.0) for key, measured in use.pods.items()}
-    if not users:
-        return {}
     if busy is None:
         return None
+    if not users:
+        return {}
     known = all(measured.memory_bytes is not None for measured in users)
     weights = {
         key: float(measured.memory_bytes or 0) if known else float(measured.processes)

@@ -163,7 +163,8 @@ class PodUsage:
     """Apportioned: fraction of the device allocated to the container; the fractions of one device add up to
     at most 1. [Idle](concepts.md#idle) devices are sums of it. Absent: nothing is allocated to it."""
     energy_joules: float | None = None
-    """Apportioned: energy of the device, split among its pods by use."""
+    """Apportioned: energy of the device, split among its pods by use. Absent: the utilisation of the device
+    and its processes is unknown, as with MIG, or the device reports neither energy nor power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

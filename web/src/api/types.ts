@@ -1062,7 +1062,7 @@ export interface PodRow {
   device: string;
   /** Apportioned: fraction of the device allocated to the container; the fractions of one device add up to at most 1. Idle devices are sums of it. Null: nothing is allocated to it. */
   device_share_ratio: number | null;
-  /** Apportioned: energy of the device, split among its pods by use. */
+  /** Apportioned: energy of the device, split among its pods by use. Null: the utilisation of the device and its processes is unknown, as with MIG, or the device reports neither energy nor power. */
   energy_joules: number | null;
   /** Allocated: time since the container last used the device allocated to it. Null: nothing is allocated to it, or its use is unknown. */
   idle_seconds: number | null;
