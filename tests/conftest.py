@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.repository import REPOSITORY
 
-# The same examples each time, however long a busy machine takes for one: what is red is red because of a
-# change. To look for more: make test ARGS="--hypothesis-profile=search -k any_text"
+# The same examples each time, however long a busy machine takes for one: a test fails only because of a
+# change. To try more examples: make test ARGS="--hypothesis-profile=search -k any_text"
 settings.register_profile(
     "steady",
     derandomize=True,
@@ -24,6 +24,53 @@ settings.register_profile("search", settings.get_profile("steady"), derandomize=
 settings.load_profile("steady")
 
 NOBODY = 65534
+
+# Proofs that take seconds each, most of them because they start the command or run simulated nodes. make e2e
+# runs them, make test does not (ARGS="-m slow" selects them).
+SLOW = tuple(
+    REPOSITORY / "tests" / name
+    for name in (
+        "agent/test_annotation_while_the_tool_fails.py",
+        "agent/test_faults.py",
+        "agent/test_mixed_node.py",
+        "agent/test_node_object.py",
+        "agent/test_reload.py",
+        "agent/test_snapshot_reference.py",
+        "agent/test_token_review.py",
+        "capture/test_capture_command.py",
+        "cli/test_output.py",
+        "compare/test_compare_command.py",
+        "compare/test_nvitop.py",
+        "demo/test_demo_children.py",
+        "demo/test_demo_runs.py",
+        "doctor/test_cross_check.py",
+        "doctor/test_doctor_on_simulated_nodes.py",
+        "faults/test_exhaustion.py",
+        "faults/test_fault_matrix.py",
+        "fleet/app",
+        "fleet/refresh/test_engine_over_simulated_fleet.py",
+        "fleet/store/test_store_limits.py",
+        "fleet/trends/test_trends.py",
+        "monitoring/test_rules.py",
+        "packaging/test_audit_script.py",
+        "packaging/test_installed.py",
+        "packaging/test_page_script.py",
+        "packaging/test_sbom.py",
+        "packaging/test_setup_command.py",
+        "packaging/test_setup_script.py",
+        "packaging/test_wheel.py",
+        "security/test_secrets.py",
+        "simulate/fleet",
+        "simulate/test_simulate_command.py",
+        "soak",
+        "top/test_terminal.py",
+        "top/test_top_command.py",
+        "vendors/amd/test_amd_doctor.py",
+        "vendors/amd/test_amd_kernel_tree.py",
+        "vendors/amd/test_amd_node.py",
+        "vendors/test_toy_vendor.py",
+    )
+)
 
 
 def captures_folder() -> Path:
@@ -39,10 +86,15 @@ def pytest_report_header() -> str:
     return "captures: not found, tests that read them are skipped (set ACCELSCOPE_CAPTURES)"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if any(item.path.is_relative_to(path) for path in SLOW):
+        item.add_marker("slow")
+
+
 @pytest.hookimpl(trylast=True)  # hypothesis marks its own first
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Generated examples take thrice as long while coverage counts lines, and which lines they reach is luck:
-    tests that state a case are to cover them."""
+    """Tests with generated examples do not count for coverage: they take three times as long with it, and
+    which lines they reach is chance."""
     for item in items:
         if item.get_closest_marker("hypothesis"):
             item.add_marker("no_cover")
