@@ -33,7 +33,7 @@ VENDOR = VendorDeclaration(
     title="AMD",
     order=20,
     reader="reader:open_reader",
-    sources="sources:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
