@@ -64,7 +64,7 @@ VENDOR = VendorDeclaration(
         "gfx_clk_below_host_limit_thermal",
     ),
     resource_domain="amd.com",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
     first_partition_by_address=True,
     visible_devices=("AMD_VISIBLE_DEVICES",),
     makes_gpus=True,
