@@ -88,7 +88,7 @@ VENDOR = VendorDeclaration(
     resource_domain="furiosa.ai",
     device_ids="plugin:resolve",
     visible_devices=("NPU_DEVNAME",),
-    label_domains=(("beta.furiosa.ai", "labels:former_labels"), ("furiosa.ai", "labels:labels")),
+    label_domains=(("beta.furiosa.ai", "dialect:former_labels"), ("furiosa.ai", "dialect:labels")),
     node_labels=(
         r"(?:beta\.)?furiosa\.ai/npu\.(?:count|product|family)",
         r"feature\.node\.kubernetes\.io/pci-(?:12[0-9a-f]{2}_)?1ed2\.present",
