@@ -26,8 +26,7 @@ from accelscope.model import Device, Vendor
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.furiosa import DEFAULT_PE, PARTITION
 from accelscope.vendors.furiosa.card import CardReader
-from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, core_file, folder_of
-from accelscope.vendors.furiosa.draft import own_uuid
+from accelscope.vendors.furiosa.draft import CardFiles, CoreFile, card_files, core_file, folder_of, own_uuid
 from accelscope.vendors.furiosa.sysfs import CLASSES, Attributes, Entries
 
 LEGACY = "beta.furiosa.ai/npu"
