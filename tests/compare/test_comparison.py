@@ -21,7 +21,7 @@ from tests.compare.pages import (
 from tests.metrics.dialect_nodes import H100, NODES, RNGD, later, node
 
 from accelscope.compare import Comparison, Scrape, compare, detect, document, known, parse, text
-from accelscope.compare.values import tolerance_of, unit_factor
+from accelscope.compare.comparison import tolerance_of, unit_factor
 from accelscope.metrics import dialects
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import ErrorCount, Sensor, Snapshot

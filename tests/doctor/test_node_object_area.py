@@ -11,7 +11,7 @@ from tests.sinks.snapshots import chip, npu
 
 from accelscope.agent.runner import Result
 from accelscope.doctor.check import Finding
-from accelscope.doctor.node_object import Results, advice_for, node_object
+from accelscope.doctor.node import Results, advice_for, node_object
 from accelscope.kube.endpoint import Reason
 from accelscope.model import ReaderState
 

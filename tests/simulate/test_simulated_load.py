@@ -10,8 +10,7 @@ from accelscope.simulate import Fault, FaultKind, load_node, read_node, ready_ma
 from accelscope.simulate.faults import FaultLog
 from accelscope.simulate.spec import DEFAULT_PERIOD_SECONDS, LoadCurve, NodeSpec, Shape
 from accelscope.simulate.workload import place
-from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
-from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
+from accelscope.vendors.nvidia.simulated.gpu import GpuDynamics, GpuReading, create_gpus
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec
 
 TIMES = st.floats(0, 1e6)

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 
 from accelscope.model import OwnerKind
 from accelscope.top.screen.app import TopApp
-from accelscope.top.screen.table import Lines, ScreenTable
+from accelscope.top.screen.board import Lines, ScreenTable
 from accelscope.top.sources.source import Query
 from accelscope.top.view.frame import Choices
 from accelscope.top.view.model import ClusterSums, NodeSums, Overview, Sums, View, ViewKind, sums_of

@@ -1,7 +1,6 @@
 """Compares the metrics page of another exporter with the agent's page in its dialect."""
 
-from accelscope.compare.comparison import Comparison, Scrape, compare
-from accelscope.compare.dialect import KnownDialect, detect, known
+from accelscope.compare.comparison import Comparison, KnownDialect, Scrape, compare, detect, known
 from accelscope.compare.page import Page, PageError, Source, parse
 from accelscope.compare.report import document, text
 

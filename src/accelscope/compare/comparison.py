@@ -6,13 +6,196 @@ texts, are reported and do not count.
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from statistics import median
 
-from accelscope.compare.dialect import EXPORTERS_OWN, NATIVE, KnownDialect, matches
 from accelscope.compare.matching import Match, Pair, match
 from accelscope.compare.page import Labels, Metric, Page, Series
-from accelscope.compare.values import RATE, TRAFFIC, Tolerance, tolerance_of, unit_factor
+from accelscope.metrics import dialects
+from accelscope.metrics.catalogue import CATALOGUE
+from accelscope.metrics.dialects import Dialect
+from accelscope.vendors import dialect_declarations
+
+# --- dialects -------------------------------------------------------------
+# Which dialect has the names of an exporter's page, and why it lacks some of them.
+
+
+NATIVE = frozenset(family.name for family in CATALOGUE)
+# Names by which an exporter describes itself, not devices.
+EXPORTERS_OWN = ("go_*", "process_*", "promhttp_*", "python_*", "*_created")
+
+
+@dataclass(frozen=True)
+class KnownDialect:
+    dialect: Dialect
+    exporter: str  # name of the other exporter's program, else that of the dialect
+
+    @property
+    def name(self) -> str:
+        return self.dialect.name
+
+    @property
+    def offered(self) -> frozenset[str]:
+        """Names without a setting that selects further ones."""
+        return frozenset(family.name for family in self.dialect.families)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        return frozenset(family.name for family in self.dialect.optional_families)
+
+    @property
+    def labels(self) -> frozenset[str]:
+        sections = self.dialect.sections
+        return frozenset(
+            label.name for section in sections for label in (*section.labels.leading, *section.labels.others)
+        )
+
+    def prefix(self, page: Page) -> str:
+        """The prefix of the dialect's names on a page; empty if it has no setting for one."""
+        if not self.dialect.prefix_setting:
+            return ""
+        names = self.offered
+        found = Counter(
+            name.removesuffix(rest)
+            for name in page.metrics
+            for rest in _ends(name)
+            if rest in names  # the longest one
+        )
+        return found.most_common(1)[0][0] if found else ""
+
+    def reason(self, name: str, *, new_has_some: bool) -> str:
+        """Why a name is on the exporter's page and not on ours."""
+        if not new_has_some:
+            return f"dialect {self.name} is not enabled"
+        missing = self.dialect.missing
+        if name in self.offered:
+            unreported = f"dialect {self.name} has it, but no device of the new page reports it"
+            return next((each.why for each in missing if name in each.patterns), unreported)
+        if name in self.optional:
+            return f"needs --{self.dialect.optional_setting.replace('_', '-')} with this field"
+        unknown = f"dialect {self.name} has no such name"
+        return next((each.why for each in missing if matches(name, each.patterns)), unknown)
+
+
+def _ends(name: str) -> Iterable[str]:
+    """The name, and what follows each underscore."""
+    parts = name.split("_")
+    return ("_".join(parts[i:]) for i in range(len(parts)))
+
+
+def known(name: str) -> KnownDialect:
+    [loaded] = dialects.load((name,))
+    declared = dialect_declarations()[name]
+    return KnownDialect(loaded, declared.exporter or name)
+
+
+def detect(page: Page) -> KnownDialect | None:
+    """The dialect with most of the page's names, then with most of its labels, then with the fewest other
+    names."""
+    labels = {name for metric in page.metrics.values() for name in metric.label_names}
+    best: tuple[int, int, int] = (0, 0, 0)
+    found = None
+    for each in map(known, dialects.NAMES):
+        names = each.offered | each.optional
+        prefix = each.prefix(page)
+        count = sum(name.removeprefix(prefix) in names for name in page.metrics if name.startswith(prefix))
+        score = (count, len(labels & each.labels), -len(each.offered))
+        if count and score > best:
+            best, found = score, each
+    return found
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+# --- values ---------------------------------------------------------------
+# The pages were read at slightly different moments. What moves has a tolerance by its unit; what does not
+# move, such as a total or a limit, hardly any. A constant factor between the pages means another unit.
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    relative: float
+    absolute: float = 0.0
+
+    def allows(self, old: float, new: float) -> bool:
+        if math.isnan(old) or math.isnan(new):
+            return math.isnan(old) and math.isnan(new)
+        if math.isinf(old) or math.isinf(new):
+            return old == new
+        return abs(old - new) <= max(self.absolute, self.relative * max(abs(old), abs(new)))
+
+
+TRAFFIC = Tolerance(0.75)  # rates over a moment, which two programs measure over different moments
+
+# By the unit in the help text, as exporters write it: "Power draw (in W)." or "Power of the card, in W."
+_UNIT = re.compile(r"\bin (%|[^\W\d_]\S*?(?: of \d\^\d+ bytes| per second)?)(?=[,;.)]|\s\(|$)")
+_BY_UNIT = (
+    (re.compile(r"%"), Tolerance(0.0, 15.0)),
+    (
+        re.compile(r"(?:milli|micro)?degrees.*|thousandths of a degree.*|C|celsius", re.IGNORECASE),
+        Tolerance(0.1),
+    ),
+    (re.compile(r"(?:milli|micro)?(?:W|watts?)|mW|uW", re.IGNORECASE), Tolerance(0.3)),
+    (re.compile(r"MHz|Hz|hertz", re.IGNORECASE), Tolerance(0.3)),
+    (re.compile(r"(?:[MK]i?B|bytes)(?: of .*)?", re.IGNORECASE), Tolerance(0.05, 64.0)),
+    (re.compile(r".*(?:/s|per second|bps)", re.IGNORECASE), TRAFFIC),
+)
+# Without a unit in the help text: by the name.
+_BY_NAME = (
+    (re.compile(r"util|activ|busy|occupancy", re.IGNORECASE), Tolerance(0.0, 15.0)),
+    (re.compile(r"temp", re.IGNORECASE), Tolerance(0.1)),
+    (re.compile(r"power|watts", re.IGNORECASE), Tolerance(0.3)),
+    (re.compile(r"clock|freq|hertz", re.IGNORECASE), Tolerance(0.3)),
+    (re.compile(r"mem|vram|fb_|dram", re.IGNORECASE), Tolerance(0.05, 64.0)),
+    (re.compile(r"bandwidth|throughput|_bytes|_rx|_tx", re.IGNORECASE), TRAFFIC),
+)
+_RATIO = re.compile(r"ratio|PROF_.*ACTIVE", re.IGNORECASE)
+_CONSTANT = re.compile(r"total|max|limit|capacity|reserved", re.IGNORECASE)
+_DEFAULT = Tolerance(0.05)
+_EXACT = Tolerance(0.005)
+RATE = Tolerance(0.3)  # of a counter, between two readings
+
+
+def tolerance_of(name: str, text: str | None) -> Tolerance:
+    if _CONSTANT.search(name):
+        return _EXACT
+    if _RATIO.search(name):
+        return Tolerance(0.0, 0.15)
+    found = _UNIT.search(text or "")
+    if found is not None:
+        for unit, tolerance in _BY_UNIT:
+            if unit.fullmatch(found[1]):
+                return tolerance
+    return next((tolerance for pattern, tolerance in _BY_NAME if pattern.search(name)), _DEFAULT)
+
+
+_FACTORS = tuple(
+    factor ** (sign * power)
+    for factor, powers in ((1000.0, (1, 2, 3)), (1024.0, (2, 3)), (100.0, (1,)))
+    for power in powers
+    for sign in (1, -1)
+)
+_FACTOR_RATIO = 1.25  # between the median and the factor: values move between the two readings
+
+
+def unit_factor(values: Sequence[tuple[float, float]]) -> float | None:
+    """The power of 1000, 1024 or 100 by which all new values differ from the old ones."""
+    ratios = [new / old for old, new in values if old and new and math.isfinite(old) and math.isfinite(new)]
+    if not ratios or any(ratio <= 0 for ratio in ratios):
+        return None
+    middle = median(ratios)
+    nearest = min(_FACTORS, key=lambda factor: abs(math.log(middle / factor)))
+    close = all(1 / _FACTOR_RATIO**2 < ratio / nearest < _FACTOR_RATIO**2 for ratio in ratios)
+    return nearest if close and 1 / _FACTOR_RATIO < middle / nearest < _FACTOR_RATIO else None
+
+
+# --- names and series -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from accelscope.deadline import DeadlineError, DeadlineExceeded, call_with_deadl
 from accelscope.doctor import http, node
 from accelscope.doctor.attribution import attribution_area
 from accelscope.doctor.check import Area, Check, Finding, Severity, Subject, error, join_words, pluralize
-from accelscope.doctor.node_object import node_object_area
+from accelscope.doctor.node import node_object_area
 from accelscope.doctor.vendors import cross_check_area, vendor_area
 from accelscope.model import Vendor
 

@@ -20,7 +20,7 @@ VENDOR = VendorDeclaration(
     title="Acme",
     order=50,
     reader="reader:AcmeReader",
-    sources="parse:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(
@@ -34,5 +34,5 @@ VENDOR = VendorDeclaration(
     words=("acme-smi",),
     model_prefix="Acme",
     resource_domain="acme.com",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
 )

@@ -19,7 +19,7 @@ from accelscope.model import (
     Vendor,
     device_id,
 )
-from accelscope.parsing import OutputFormat, ParseError, ParseResult, Rejections
+from accelscope.parsing import ParseError, ParseResult, Rejections
 
 _COLUMNS = 10
 _VERSION = re.compile(r"# driver (\S{1,64})")
@@ -99,10 +99,3 @@ def _bytes(mib: float | None) -> int | None:
 def _health(word: str) -> Health:
     state = _STATES.get(word, HealthState.UNKNOWN)
     return Health(state, None if state is HealthState.OK else f"the driver reports {word}", word)
-
-
-SOURCES = (
-    OutputFormat(
-        "acme-smi-query", "acme-smi query: cards with their processes", lambda text, _fields: parse(text)
-    ),
-)

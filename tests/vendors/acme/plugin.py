@@ -1,9 +1,12 @@
-"""Acme cards for `accelscope device-plugin`: a container gets the device files of its cards."""
+"""Acme cards in device plugins: what a container gets from AccelScope's plugin, and the
+device ids of Acme's own plugin."""
 
+import re
 from collections.abc import Sequence
 
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, whole
 from accelscope.deviceplugin.vendor import AllocatedDevice, ContainerEdits, DeviceNode, Roots, Unit
-from accelscope.model import Device
+from accelscope.model import Device, Vendor
 
 
 class AcmePart:
@@ -30,3 +33,15 @@ class AcmePart:
                 DeviceNode(f"{roots.container_dev}/{name}", f"{roots.host_dev}/{name}") for name in names
             )
         )
+
+
+# --- device ids -----------------------------------------------------------
+
+
+# `card-1` is the card with index 1.
+_CARD = re.compile(r"card-([0-9]{1,3})", re.ASCII)
+
+
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
+    card = None if resource is None else _CARD.fullmatch(bare)
+    return UNRESOLVED if card is None else whole(devices.by_index(int(card[1]), Vendor("acme")))

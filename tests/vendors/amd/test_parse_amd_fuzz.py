@@ -13,8 +13,8 @@ from tests.vendors.common.parsed_numbers import numbers
 from accelscope.model.wire import plain
 from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import parse_amd_smi
+from accelscope.vendors.amd.capture import SOURCES
 from accelscope.vendors.amd.processes import parse_fdinfo
-from accelscope.vendors.amd.sources import SOURCES
 
 PARSERS = {source.name: source.parse for source in SOURCES}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelscope.vendors.furiosa.devfiles import card_files, card_index, core_file, folder_of
+from accelscope.vendors.furiosa.draft import card_files, card_index, core_file, folder_of
 
 WARBOY = [
     *("npu0", "npu0pe0", "npu0pe1", "npu0pe0-1", "npu0_mgmt", "npu0ch0", "npu0ch3", "npu0_bar0", "npu0_bar4"),

@@ -8,7 +8,7 @@ import pytest
 from accelscope.parsing import ParseResult, sources
 from accelscope.simulate import DescriptionError, Fault, FaultKind, SimulatedNode, read_node
 from accelscope.simulate.workload import SECRET_ARGUMENT
-from accelscope.vendors.furiosa.devfiles import card_files
+from accelscope.vendors.furiosa.draft import card_files
 from accelscope.vendors.furiosa.simulated.card import CardReading
 from accelscope.vendors.furiosa.simulated.driver import FuriosaDriver
 from accelscope.vendors.furiosa.simulated.spec import CtlVersion, SmiVersion

@@ -13,9 +13,9 @@ from tests.vendors.common.parsed_numbers import numbers
 from accelscope.model.wire import plain
 from accelscope.parsing import ParseResult
 from accelscope.vendors.furiosa import sysfs
+from accelscope.vendors.furiosa.capture import SOURCES
 from accelscope.vendors.furiosa.draft import PLACES
 from accelscope.vendors.furiosa.parse_tools import driver_version
-from accelscope.vendors.furiosa.sources import SOURCES
 
 BY_NAME = {source.name: source for source in SOURCES}
 PARSERS = (

@@ -17,8 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from accelscope.attribution.processes import boot_time, proc_stat, started_at
-from accelscope.top.screen.board import Board
-from accelscope.top.screen.table import Lines, ScreenTable
+from accelscope.top.screen.board import Board, Lines, ScreenTable
 from accelscope.top.view.devices import TONES, DeviceRow
 from accelscope.top.view.frame import DEFAULT_SORTS, Choices, api_sort
 from accelscope.top.view.model import ProcessView, ViewKind

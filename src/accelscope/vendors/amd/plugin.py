@@ -1,8 +1,12 @@
-"""Device plugin for AMD GPUs. A container gets /dev/kfd, which all GPUs share, and the GPU's files in
-/dev/dri."""
+"""AMD GPUs in device plugins: the part of AccelScope's plugin, and the device ids of AMD's plugin.
 
+A container gets /dev/kfd, which all GPUs share, and the GPU's files in /dev/dri.
+"""
+
+import re
 from collections.abc import Sequence
 
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, first_part
 from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
     ContainerEdits,
@@ -11,7 +15,7 @@ from accelscope.deviceplugin.vendor import (
     Roots,
     Unit,
 )
-from accelscope.model import Device
+from accelscope.model import Device, Vendor
 from accelscope.vendors.amd.drm import Cards, ComputeDriver
 
 _COMPUTE, _GRAPHICS = "kfd", "dri"
@@ -87,3 +91,21 @@ class AmdPart:
 
 def open_part(roots: Roots) -> AmdPart:
     return AmdPart(roots)
+
+
+# --- device ids -----------------------------------------------------------
+# For a partitioned GPU, the PCI address is the id of the first partition. The ids of the other partitions are
+# the names of their platform devices.
+
+
+_FILE = re.compile(r"(?:card|renderD)[0-9]{1,4}", re.ASCII)
+_PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,4}", re.ASCII)
+
+
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
+    """`card0` and `renderD128` may be GPUs of other vendors, so they are resolved only with a resource name.
+    Partitions are numbered over all GPUs of the node."""
+    if resource is not None and _FILE.fullmatch(bare):
+        device = devices.by_file(bare, Vendor("amd"))
+        return UNRESOLVED if device is None else first_part(device)
+    return devices.by_part_name(bare, Vendor("amd")) if _PARTITION.fullmatch(bare) else UNRESOLVED

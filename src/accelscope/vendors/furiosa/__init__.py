@@ -38,7 +38,7 @@ VENDOR = VendorDeclaration(
     title="Furiosa",
     order=40,
     reader="reader:open_reader",
-    sources="sources:SOURCES",
+    sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     plugin=PluginDeclaration(
@@ -86,9 +86,9 @@ VENDOR = VendorDeclaration(
     harmless_throttles=("idle",),
     fault_throttles=("thermal_slowdown", "hw_power_cap"),
     resource_domain="furiosa.ai",
-    device_ids="device_ids:resolve",
+    device_ids="plugin:resolve",
     visible_devices=("NPU_DEVNAME",),
-    label_domains=(("beta.furiosa.ai", "labels:former_labels"), ("furiosa.ai", "labels:labels")),
+    label_domains=(("beta.furiosa.ai", "dialect:former_labels"), ("furiosa.ai", "dialect:labels")),
     node_labels=(
         r"(?:beta\.)?furiosa\.ai/npu\.(?:count|product|family)",
         r"feature\.node\.kubernetes\.io/pci-(?:12[0-9a-f]{2}_)?1ed2\.present",

@@ -1,7 +1,12 @@
-"""`furiosa`, `furiosa-2024` and `furiosa-2025`: the names of FuriosaAI's exporters, of the Warboy era, of the
-first years of RNGD, and of today."""
+"""Names of FuriosaAI's own programs: metrics (the dialects `furiosa`, `furiosa-2024` and `furiosa-2025`) and
+Node labels.
 
-from collections.abc import Mapping
+The dialects have the names of FuriosaAI's exporters, of the Warboy era, of the first years of RNGD, and of
+today. The labels are those of its feature discovery.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
 
 from accelscope.metrics.dialects import (
     ChangeCounter,
@@ -20,6 +25,7 @@ from accelscope.metrics.dialects import (
 )
 from accelscope.metrics.family import Family
 from accelscope.model import HealthState, Vendor
+from accelscope.sinks.documents import Fact, Machine, NodeFacts, version_parts
 
 _CORES = {"warboy": 2, "rngd": 8}
 
@@ -316,3 +322,56 @@ def dialect_2025(_: Mapping[str, str]) -> Dialect:
             "units.",
         ),
     )
+
+
+# --- Node labels ----------------------------------------------------------
+
+
+_PRODUCT = re.compile(r"rngd(?:-(?:max|s))?(?![a-z0-9])|warboy(?:[ _-]?b0)?|renegade", re.IGNORECASE)
+_FORMER_FAMILIES = {"warboy": "warboy", "rngd": "renegade"}
+# Labels of driver and firmware: with `npu.` in Furiosa's documents, without it in its program. Selectors may
+# use either.
+_PREFIXES = ("", "npu.")
+
+
+def former_labels(facts: NodeFacts, machine: Machine) -> Iterator[Fact]:
+    """Of beta.furiosa.ai."""
+    yield "npu.count", str(facts.count)
+    product = _product(facts)
+    yield "npu.product", product if product is None or product.startswith("warboy") else "renegade"
+    yield "npu.family", _FORMER_FAMILIES.get(facts.family or "")
+    yield "machine.vendor", machine.vendor
+    yield "machine.name", machine.name
+    if facts.driver is not None:
+        yield "driver.version", facts.driver.numbers
+        yield from version_parts("driver.version", facts.driver)
+        yield "driver.reference", facts.driver.reference
+
+
+def labels(facts: NodeFacts, _: Machine) -> Iterator[Fact]:
+    """Of furiosa.ai."""
+    product = _product(facts)
+    yield "npu.count", str(facts.count)
+    yield "npu.product", "warboy" if product == "warboyB0" else product
+    yield "npu.family", facts.family
+    for prefix in _PREFIXES:
+        for what, version in (("driver", facts.driver), ("firmware", facts.firmware)):
+            if version is not None:
+                name = f"{prefix}{what}.version"
+                yield name, version.numbers
+                yield from version_parts(name, version)
+                yield f"{name}.metadata", version.reference
+                yield f"{name}.prerelease", version.prerelease
+
+
+def _product(facts: NodeFacts) -> str | None:
+    """`warboy`, `warboyB0`, `rngd`, `rngd-s` or `rngd-max`, from the card's name in the driver or tool. The
+    revision of the silicon shows a B0."""
+    found = _PRODUCT.search(facts.product or "")
+    if found is None:
+        return None
+    name = found[0].casefold()
+    if name.startswith("warboy"):
+        is_b0 = name.endswith("b0") or (facts.revision or "").casefold() == "b0"
+        return "warboyB0" if is_b0 else "warboy"
+    return "rngd" if name == "renegade" else name

@@ -22,7 +22,7 @@ from accelscope.vendors.common.files import PciDevice, pci_devices, read_text
 from accelscope.vendors.common.files import entries as names_in
 from accelscope.vendors.common.tool import Tool
 from accelscope.vendors.furiosa import FURIOSA_SMI, FURIOSACTL, documents
-from accelscope.vendors.furiosa.devfiles import card_files, folder_of
+from accelscope.vendors.furiosa.draft import card_files, folder_of
 from accelscope.vendors.furiosa.driver_source import PCI_CODES
 from accelscope.vendors.furiosa.parse_tools import parse_info, parse_list, parse_status
 from accelscope.vendors.furiosa.sysfs import CLASSES, Entries, Entry

@@ -11,8 +11,7 @@ from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderE
 from accelscope.vendors.common.files import PROCESSING_CLASS, pci_devices
 from accelscope.vendors.common.files import entries as names_in
 from accelscope.vendors.furiosa.card import CardReader, health_of, reading
-from accelscope.vendors.furiosa.devfiles import card_files, folder_of
-from accelscope.vendors.furiosa.draft import is_identified, stable_id
+from accelscope.vendors.furiosa.draft import card_files, folder_of, is_identified, stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entries, Entry
 from accelscope.vendors.furiosa.tools import ToolCard, ToolPass, Tools, merge_cards
 

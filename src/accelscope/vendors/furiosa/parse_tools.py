@@ -8,9 +8,8 @@ from accelscope.model import AbsenceReason, Core, Health, HealthState, Process
 from accelscope.parsing import ParseResult, Rejections
 from accelscope.vendors.furiosa import documents as messages
 from accelscope.vendors.furiosa import draft as cells
-from accelscope.vendors.furiosa.devfiles import core_file
 from accelscope.vendors.furiosa.documents import Line, filled_downwards, read_documents, read_table
-from accelscope.vendors.furiosa.draft import FuriosaDraft, text_of, with_unique_ids
+from accelscope.vendors.furiosa.draft import FuriosaDraft, core_file, text_of, with_unique_ids
 
 # Whether a process has opened a core, in the tools' words. An occupied core need not be running.
 

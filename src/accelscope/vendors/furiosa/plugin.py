@@ -1,4 +1,5 @@
-"""Furiosa's cards in the device plugin: whole, by the core, or in partitions.
+"""Furiosa's cards in device plugins: whole, by the core, or in partitions; and the device ids of Furiosa's
+plugins.
 
 The kernel assigns names (npu0) at each boot, and they move up when a card fails. The kubelet therefore gets a
 card's uuid as its id, and the plugin looks up the name when a container gets the card.
@@ -7,6 +8,7 @@ card's uuid as its id, and the plugin looks up the name when a container gets th
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, whole
 from accelscope.deviceplugin.vendor import (
     AllocatedDevice,
     ContainerEdits,
@@ -20,12 +22,11 @@ from accelscope.deviceplugin.vendor import (
     Unit,
     comma_separated,
 )
-from accelscope.model import Device
+from accelscope.model import Device, Vendor
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.furiosa import DEFAULT_PE, PARTITION
 from accelscope.vendors.furiosa.card import CardReader
-from accelscope.vendors.furiosa.devfiles import CardFiles, CoreFile, card_files, core_file, folder_of
-from accelscope.vendors.furiosa.draft import own_uuid
+from accelscope.vendors.furiosa.draft import CardFiles, CoreFile, card_files, core_file, folder_of, own_uuid
 from accelscope.vendors.furiosa.sysfs import CLASSES, Attributes, Entries
 
 LEGACY = "beta.furiosa.ai/npu"
@@ -35,7 +36,7 @@ _PARTITION_RESOURCES = {
     4: "furiosa.ai/rngd-4core.24gb",
 }
 _CORES_OF_PARTITION = {"none": 0, "single-core": 1, "dual-core": 2, "quad-core": 4}
-_FAMILIES = ("warboy", "rngd")
+_FAMILIES = ("rngd", "warboy")
 _WARBOY_SUPPORT = re.compile(r"npu[0-9]+(_mgmt|ch[0-9]+)", re.ASCII)
 _CDI_KIND = "furiosa.ai/npu"
 # Set by the first Warboy plugins. No reader of it is known; it stays for programs that may use it.
@@ -205,3 +206,23 @@ def _covering(files: Sequence[CoreFile]) -> list[str]:
 def _is_for_containers(name: str, card: Device) -> bool:
     """Warboy's containers do not get the files of the card's registers."""
     return card.architecture != "warboy" or _WARBOY_SUPPORT.fullmatch(name) is not None
+
+
+# --- device ids -----------------------------------------------------------
+
+
+_CORES = re.compile(r"(.+)_cores_[0-9]+(?:-[0-9]+)?", re.ASCII)
+_FILE = re.compile(r"(npu[0-9]{1,4})(?:pe[0-9]{1,2}(?:-[0-9]{1,2})?)?", re.ASCII)
+
+
+def resolve(bare: str, resource: str | None, devices: DeviceIndex) -> ResolvedDevice:
+    if cores := _CORES.fullmatch(bare):
+        found = devices.by_uuid(cores[1], Vendor("furiosa"))
+        # Cards without a unique uuid are identified by their address.
+        return found if found.device is not None else whole(devices.by_pci(cores[1], Vendor("furiosa")))
+    file = _FILE.fullmatch(bare)
+    if resource is None or file is None:
+        return UNRESOLVED
+    # A Warboy and an RNGD of one node may both be npu0.
+    family = next((family for family in _FAMILIES if family in resource.partition("/")[2]), None)
+    return whole(devices.by_file(file[1], Vendor("furiosa"), family))

@@ -18,8 +18,7 @@ from accelscope.simulate.vendor import (
     SimulationTime,
 )
 from accelscope.vendors.nvidia.simulated import nvml_state, smi_state
-from accelscope.vendors.nvidia.simulated.dynamics import GpuDynamics
-from accelscope.vendors.nvidia.simulated.gpu import GpuReading, create_gpus
+from accelscope.vendors.nvidia.simulated.gpu import GpuDynamics, GpuReading, create_gpus
 from accelscope.vendors.nvidia.simulated.smi_query import QueryField, pmon, query_fields
 from accelscope.vendors.nvidia.simulated.smi_state import ToolError
 from accelscope.vendors.nvidia.simulated.spec import NvidiaSpec, read_section
