@@ -35,11 +35,13 @@ demo: ## run a simulated fleet with its web page
 	@$(BIN)/python scripts/demo
 
 .PHONY: test
-test: ## run all tests except the slow and the end-to-end tests
+test: ## run all tests except slow and end-to-end ones; with ARGS only pytest, on what they select
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
+ifeq ($(strip $(ARGS)),)
 	@scripts/page
 	scripts/npm test
-	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal tests --ignore=tests/e2e --ignore=tests/reality -m "not slow" $(ARGS)
+endif
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal --ignore=tests/e2e --ignore=tests/reality -m "not slow" $(ARGS)
 
 .PHONY: e2e
 e2e: e2e-setup ## run the slow tests, and those with a real Prometheus, Kubernetes and the vendors' programs (as root)

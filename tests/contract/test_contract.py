@@ -16,8 +16,9 @@ def test_public_names_change_only_as_listed() -> None:
     now = set(surface(REPOSITORY))
     listed = {line for line in (FOLDER / "changes.txt").read_text().splitlines() if line[:2] in ("- ", "+ ")}
     changes = {f"- {line}" for line in before - now} | {f"+ {line}" for line in now - before}
-    assert sorted(changes - listed) == [], "not listed in changes.txt"
-    assert sorted(listed - changes) == [], "listed in changes.txt, but not so"
+    added, withdrawn = sorted(changes - listed), sorted(listed - changes)
+    assert not added, "add to tests/contract/changes.txt, with a reason:\n" + "\n".join(added)
+    assert not withdrawn, "remove from tests/contract/changes.txt:\n" + "\n".join(withdrawn)
 
 
 def test_each_block_of_changes_begins_with_its_reason() -> None:

@@ -75,7 +75,7 @@ class DriverSource:
         report, failures = self._tools.latest(alone=False, until=until)
         tool_devices: Mapping[str, Device] = {}
         if report is not None:
-            tool_devices = report.by_slot if measures else report.names_by_slot
+            tool_devices = report.by_slot if measures else report.static_by_slot
         gpus, contexts = {}, {}
         for index, card in enumerate(cards):
             gpu = self._gpus.get(card.id)

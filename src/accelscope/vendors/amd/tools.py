@@ -76,7 +76,7 @@ class SmiReport:
     processes: tuple[Process, ...] = ()
     # By PCI slot, the first device of each GPU: further devices are partitions of it.
     by_slot: Mapping[str, Device] = field(default_factory=dict)
-    names_by_slot: Mapping[str, Device] = field(default_factory=dict)  # the same without measured values
+    static_by_slot: Mapping[str, Device] = field(default_factory=dict)  # the same without measured values
     failures: tuple[str, ...] = ()  # reasons of failed runs without which the report is still usable
 
 
