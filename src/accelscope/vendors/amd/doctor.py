@@ -341,10 +341,8 @@ _KNOWN = (
     ),
     KnownDifference(
         fields=("architecture",),
-        explanation="rocm-smi 6.1 prints a zero too many in the architecture of a Radeon GPU",
-        applies=lambda reader, tool: (
-            len(tool) == len(reader) + 1 and tool.replace("0", "") == reader.replace("0", "")
-        ),
+        explanation="rocm-smi 6.1 prints the last digit of the architecture as two decimal ones",
+        applies=lambda reader, tool: tool == f"{reader[:-1]}{int(reader[-1], 16):02d}",
     ),
     KnownDifference(
         fields=("memory_total_bytes",),

@@ -288,7 +288,7 @@ _CROSS_CHECK = CrossCheck(
                     fields=("cores.*.utilization_ratio",),
                     explanation="furiosa-smi measures over a period of its own, the reader between two "
                     "readings",
-                    applies=lambda reader, tool: abs(reader - tool) <= 0.5,
+                    applies=lambda reader, tool: abs(reader - tool) <= 0.2,
                 ),
             ),
         ),
@@ -306,7 +306,7 @@ _CROSS_CHECK = CrossCheck(
                 KnownDifference(
                     fields=("power_watts",),
                     explanation="furiosactl before 0.10 prints the power of the cores, a tenth of the card's",
-                    applies=lambda reader, tool: tool < reader / 2,
+                    applies=lambda reader, tool: reader / 20 < tool < reader / 5,
                 ),
             ),
         ),

@@ -572,7 +572,7 @@ _CROSS_CHECK = CrossCheck(
                     fields=("power_limit_watts",),
                     explanation="nvidia-smi prints the limit that was set, NVML the enforced one, which "
                     "other limits may lower",
-                    applies=lambda reader, tool: reader < tool,
+                    applies=lambda reader, tool: reader < tool < 2 * reader,
                 ),
             ),
         ),
