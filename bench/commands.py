@@ -34,6 +34,10 @@ _NODE = {
     "processes": [{"name": "worker", "vendor": "nvidia", "devices": "all", "memory": "64MiB"}],
 }
 _SAVED = "index, uuid, name\n0, GPU-1, NVIDIA H100\n"
+_PAGE = """\
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1"} 40
+"""
 
 # Runs a command to its end and tells seconds, peak memory in KiB and exit code. A child's peak counts from
 # that of the process that started it, so this one is as small as can be.
@@ -163,6 +167,8 @@ class _Bench:
         here = ["--config-file", str(settings)]
         saved = self._folder / "saved.csv"
         saved.write_text(_SAVED)
+        page = self._folder / "page.prom"
+        page.write_text(_PAGE)
         plugin = ["device-plugin", "--plugin-dir", str(self._folder), "--pod-resources-socket", ""]
         for name in ("sys_root", "dev_root"):
             plugin += [flag_name(name), node.agent_settings()[name]]
@@ -174,6 +180,7 @@ class _Bench:
             yield [
                 Use("agent", "first page", lambda: self._page(["agent", *here])),
                 Use("capture", "archive", lambda: self._capture(here)),
+                Use("compare", "report", lambda: self._accelscope("compare", str(page), str(page))),
                 Use("completion bash", "script", lambda: self._accelscope("completion", "bash")),
                 Use(
                     "device-plugin", "page with a device", lambda: self._page(plugin, b"beta.furiosa.ai/npu")
