@@ -71,7 +71,7 @@ def test_silent_node_is_stale_with_its_age(page: Page, views: dict[str, View]) -
 
 def test_unreachable_cluster_shows_its_last_data(page: Page, lab: Lab) -> None:
     page.goto(link("cluster", cluster=TROUBLED_CLUSTER))
-    expect(main(page).get_by_text("reachable")).to_be_visible()
+    expect(main(page).get_by_text("reachable", exact=True)).to_be_visible()
     with lab.fault("api_down", "--cluster", TROUBLED_CLUSTER):
         note = main(page).get_by_role("status").filter(has_text="This cluster is unreachable")
         expect(note).to_contain_text(re.compile(r"data is from \d\d:\d\d:\d\d"))
