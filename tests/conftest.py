@@ -49,6 +49,7 @@ SLOW = tuple(
         "faults/test_fault_matrix.py",
         "fleet/app",
         "fleet/refresh/test_engine_over_simulated_fleet.py",
+        "fleet/sources/prometheus/test_prometheus_source.py",
         "fleet/store/test_store_limits.py",
         "fleet/trends/test_trends.py",
         "monitoring/test_rules.py",
@@ -62,12 +63,14 @@ SLOW = tuple(
         "security/test_secrets.py",
         "simulate/fleet",
         "simulate/test_simulate_command.py",
+        "simulate/test_simulated_node.py",
         "soak",
         "top/test_terminal.py",
         "top/test_top_command.py",
         "vendors/amd/test_amd_doctor.py",
         "vendors/amd/test_amd_kernel_tree.py",
         "vendors/amd/test_amd_node.py",
+        "vendors/amd/test_amd_on_simulated_nodes.py",
         "vendors/test_toy_vendor.py",
     )
 )
