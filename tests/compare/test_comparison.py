@@ -64,10 +64,10 @@ def test_further_names_labels_and_help_texts_do_not_count() -> None:
     new = gauge(TEMPERATURE, (GPU | {"zone": "a"}, 40), text="Heat") + gauge("further", ({}, 1))
     found = compared(gauge(TEMPERATURE, (GPU, 40)), new)
     assert not found.differs
-    told = text(found)
-    assert "further names on the new page: further" in told
-    assert "further labels on the new page: zone" in told
-    assert "help texts that differ: 1 name" in told
+    report = text(found)
+    assert "further names on the new page: further" in report
+    assert "further labels on the new page: zone" in report
+    assert "help texts that differ: 1 name" in report
 
 
 def test_native_names_are_not_further_ones() -> None:
@@ -172,8 +172,8 @@ def test_a_label_that_is_missing_is_reported() -> None:
 
 def test_a_label_that_has_another_name_is_reported() -> None:
     renamed = {name.replace("Hostname", "hostname"): value for name, value in GPU.items()}
-    told = text(compared(gauge(TEMPERATURE, (renamed, 40)), gauge(TEMPERATURE, (GPU, 40))))
-    assert f"  hostname  missing  in {TEMPERATURE}; Hostname has its values" in told.splitlines()
+    report = text(compared(gauge(TEMPERATURE, (renamed, 40)), gauge(TEMPERATURE, (GPU, 40))))
+    assert f"  hostname  missing  in {TEMPERATURE}; Hostname has its values" in report.splitlines()
 
 
 @pytest.mark.parametrize("label", GPU)
@@ -224,8 +224,8 @@ def test_ids_in_another_form_belong_to_the_same_device() -> None:
 
 
 def test_a_label_value_is_reported_once_for_all_names() -> None:
-    told = text(compared(OLD, OLD.replace("node1", "node2")))
-    assert '  Hostname  differs  in all 2 names: "node1" is "node2"' in told.splitlines()
+    report = text(compared(OLD, OLD.replace("node1", "node2")))
+    assert '  Hostname  differs  in all 2 names: "node1" is "node2"' in report.splitlines()
 
 
 def test_another_type_is_reported() -> None:
@@ -264,8 +264,8 @@ def test_values_of_other_devices_are_not_compared() -> None:
     assert any("no device is on both pages" in remark for remark in found.remarks)
 
 
-@pytest.mark.parametrize(("factor", "told"), [(1000, "1000"), (0.001, "0.001"), (1024**2, "1.04858e+06")])
-def test_another_unit_is_recognised(factor: float, told: str) -> None:
+@pytest.mark.parametrize(("factor", "report"), [(1000, "1000"), (0.001, "0.001"), (1024**2, "1.04858e+06")])
+def test_another_unit_is_recognised(factor: float, report: str) -> None:
     found = compared(
         OLD,
         gauge(TEMPERATURE, (GPU, 40 * factor), (GPU_1, 43 * factor)) + gauge(POWER, (GPU, 100), (GPU_1, 110)),
