@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests import programs
-from tests.vendors.amd.amd_tree import lay_out_gpu, write
+from tests.vendors.amd.amd_tree import lay_out_gpu, reasons, write
 from tests.vendors.amd.metrics_tables import table
 
 from accelscope.model import Absence, AbsenceReason, Device, HealthState, Pcie, Vendor
@@ -238,13 +238,24 @@ def test_memory_of_partitions_from_a_tool_adds_up_to_that_of_the_gpu(
 def test_the_tools_energy_does_not_replace_the_drivers_counter(tmp_path: Path, watch_folder: "Watch") -> None:
     """The tools round its unit, so that changing from one to the other would make it jump."""
     folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
-    (folder / "gpu_metrics").write_bytes(table((1, 2), energy_accumulator=9 << 16))
+    (folder / "gpu_metrics").write_bytes(table((1, 2), energy_accumulator=9 << 16, temperature_hbm=[60]))
     energy = {"total_energy_consumption": {"value": 9.02, "unit": "J"}}
     metric = [{**entry, "energy": energy} for entry in METRIC]
     watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=metric))
     assert watched.with_tool().devices[0].energy_joules == 9.0
     (folder / "gpu_metrics").unlink()
     assert watched.with_tool().devices[0].energy_joules is None
+
+
+def test_the_tool_does_not_add_an_energy_counter_that_wraps(tmp_path: Path, watch_folder: "Watch") -> None:
+    """The tool prints the table's counter."""
+    folder = lay_out_gpu(tmp_path, {"gpu_busy_percent": "5"}, pci="0000:01:00.0")
+    (folder / "gpu_metrics").write_bytes(table((1, 2), energy_accumulator=9 << 16))
+    energy = {"total_energy_consumption": {"value": 9.02, "unit": "J"}}
+    metric = [{**entry, "energy": energy} for entry in METRIC]
+    watched = watch_folder(amd_smi=answers(tmp_path, static=STATIC, metric=metric))
+    [device] = watched.with_tool().devices
+    assert (device.energy_joules, reasons(device)["energy_joules"]) == (None, "not_supported")
 
 
 def test_board_values_that_only_the_tool_reports_are_added(tmp_path: Path, watch_folder: "Watch") -> None:

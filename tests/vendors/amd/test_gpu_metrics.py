@@ -188,11 +188,16 @@ def test_a_table_of_unknown_layout_is_not_read(tmp_path: Path, content: bytes) -
     assert (device.energy_joules, reasons(device)["energy_joules"]) == (None, "unreadable")
 
 
+def hbm(version: Version) -> dict[str, Any]:
+    """Temperatures of HBM, in the tables that have a place for them."""
+    return {"temperature_hbm": [60] * 4} if (1, 0) < version < (1, 4) else {}
+
+
 @pytest.mark.parametrize("version", WITH_ENERGY)
 def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version: Version) -> None:
     gpu = Gpu(tmp_path)
     for joules in (3.0, 3.5, 90_000.25):
-        device = gpu.read(table(version, energy_accumulator=int(joules * 65536)))
+        device = gpu.read(table(version, **hbm(version), energy_accumulator=int(joules * 65536)))
         assert device.energy_joules == joules
 
 
@@ -200,14 +205,23 @@ def test_energy_is_read_with_every_reading_of_the_device(tmp_path: Path, version
     ("version", "count"), [((1, 3), 0), ((1, 3), 2**32 - 1), ((1, 7), 2**64 - 1), ((1, 0), 7 << 16)]
 )
 def test_a_chip_that_does_not_count_energy_has_none(tmp_path: Path, version: Version, count: int) -> None:
-    assert Gpu(tmp_path).read(table(version, energy_accumulator=count)).energy_joules is None
+    device = Gpu(tmp_path).read(table(version, **hbm(version), energy_accumulator=count))
+    assert device.energy_joules is None
+
+
+@pytest.mark.parametrize("version", [(1, 1), (1, 2), (1, 3)])
+def test_an_energy_counter_of_32_bits_is_not_published(tmp_path: Path, version: Version) -> None:
+    """It wraps at 65,536 J, which a Radeon card uses in minutes. Only chips with HBM have 64 bits."""
+    device = Gpu(tmp_path).read(table(version, energy_accumulator=7 << 16, average_socket_power=215))
+    assert (device.energy_joules, reasons(device)["energy_joules"]) == (None, "not_supported")
+    assert device.power_watts == 215.0
 
 
 def test_the_energy_of_a_module_with_two_dies_is_published_once(tmp_path: Path) -> None:
     for number in range(2):
         identity = {"device": "0x740c", "unique_id": f"{number + 1}", "serial_number": "692140000412"}
         folder = lay_out_gpu(tmp_path, {**HEALTHY, **identity}, card=number, pci=f"0000:1{number}:00.0")
-        (folder / "gpu_metrics").write_bytes(table((1, 3), energy_accumulator=5 << 16))
+        (folder / "gpu_metrics").write_bytes(table((1, 3), **hbm((1, 3)), energy_accumulator=5 << 16))
     reader = reader_of(tmp_path)
     devices = [reader.read(key).device for key in reader.survey().keys]
     assert [device.energy_joules for device in devices] == [5.0, None]

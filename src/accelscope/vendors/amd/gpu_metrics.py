@@ -199,7 +199,7 @@ def _dedicated_values(table: Table, first: Mapping[str, int | None]) -> Iterator
     if power := first.get("power"):
         yield "power_watts", float(power)
     energy = first.get("energy")
-    if energy is not None and energy not in _NO_ENERGY:
+    if energy is not None and energy not in _NO_ENERGY and not _energy_wraps(table):
         yield "energy_joules", round(energy * _JOULES_PER_COUNT, 6)
     for name, place in (("gfx", "utilization_ratio"), ("umc", "memory_utilization_ratio")):
         yield from _mean(place, [first.get(name)])
@@ -221,6 +221,12 @@ def _dedicated_values(table: Table, first: Mapping[str, int | None]) -> Iterator
         if (count := first.get(name)) is not None:
             yield f"errors.pcie.{kind}", count
     yield from _dies(table)
+
+
+def _energy_wraps(table: Table) -> bool:
+    """Without HBM, the driver copies a counter of 32 bits into the 64 of the table. It wraps at 65,536 J, after
+    three minutes at 350 W, so that its increase between two readings is not known."""
+    return table.version < (1, 4) and not any(table.values.get("hbm", ()))
 
 
 def _mean(place: str, percents: list[int | None]) -> Iterator[tuple[str, float]]:
@@ -329,6 +335,7 @@ class GpuMetrics:
         """Whether amd-smi measures nothing that the driver's files do not contain."""
         self.places: set[str] = set()  # of the draft, that come from the table
         self._has_links = False
+        self._energy_wraps = False
         self._replays: int | None = None
 
     def take(self, draft: AmdDraft) -> None:
@@ -357,6 +364,9 @@ class GpuMetrics:
         for place, value in found.items():
             draft.put(place, value)
         self.places.update(found)
+        self._energy_wraps = _energy_wraps(table)
+        if self._energy_wraps and table.values.get("energy", (None,))[0] not in (None, *_NO_ENERGY):
+            draft.miss("energy_joules", AbsenceReason.NOT_SUPPORTED)
         self._miss_all(draft, AbsenceReason.NO_SAMPLE)
         if self._linked:
             draft.links = _links(table.values)
@@ -373,9 +383,11 @@ class GpuMetrics:
     def without_own_values(self, tool_device: Device | None) -> Device | None:
         """The device as a tool reports it, without what the table contains. A tool reads less often, and
         rounds the unit of energy."""
-        if tool_device is None or not (self.places or self._has_links):
+        if tool_device is None or not (self.places or self._has_links or self._energy_wraps):
             return tool_device
         empty: dict[str, Any] = {"links": ()} if self._has_links else {}
+        if self._energy_wraps:
+            empty["energy_joules"] = None  # the tool prints the counter of the table
         groups = {place.partition(".")[0] for place in self.places}
         for name in groups - {"pcie", "errors"}:
             empty[name] = () if isinstance(getattr(tool_device, name), tuple) else None

@@ -17,6 +17,7 @@ from accelscope.vendors.amd.simulated.spec import AmdDeviceSpec, AmdSpec, Card, 
 
 _FIRST_RENDER_NODE = 128
 _PCIE_MEGABITS = 40  # per percent of memory traffic
+_UINT_MAX = 0xFFFF_FFFF
 _PLATFORM_DEVICES = 7  # that the driver creates for a partitioned GPU, for any number of partitions
 
 
@@ -262,13 +263,14 @@ class GpuReading:
 
     @property
     def energy_counts(self) -> int | None:
-        """In the units of the driver, 2^-16 J. The firmware of Radeon cards no longer counts energy; the
-        driver then reports UINT_MAX. An APU has no counter."""
+        """In the units of the driver, 2^-16 J. Older firmware of Radeon cards counts in 32 bits, newer firmware
+        does not count: the driver then reports UINT_MAX. An APU has no counter."""
         if self.gpu.card.family is Family.APU:
             return None
+        counts = self.energy_microjoules * 2**16 // 10**6
         if self.gpu.card.family is Family.RADEON:
-            return 0xFFFF_FFFF
-        return self.energy_microjoules * 2**16 // 10**6
+            return counts & _UINT_MAX if self.gpu.spec.counts_energy else _UINT_MAX
+        return counts
 
     @property
     def pcie_megabits(self) -> int:

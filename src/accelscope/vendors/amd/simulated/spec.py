@@ -192,6 +192,7 @@ class AmdDeviceSpec:
     power_limit_watts: float  # of the module
     ambient_celsius: float = 28.0
     suspended: bool = False  # to save power
+    counts_energy: bool = False  # for Radeon cards: whether the firmware is so old that it counts energy
     compute_partition: str | None = None  # SPX, DPX, QPX, CPX; None if it cannot be partitioned
     memory_partition: str | None = None  # NPS1, NPS4
 
@@ -267,6 +268,7 @@ def _device(section: Section) -> AmdDeviceSpec:
         power_limit_watts=section.take("power_limit_watts", limits, card.power.default_watts),
         ambient_celsius=section.take("ambient_celsius", Decimal(0, 60), 28.0),
         suspended=section.take("suspended", BOOLEAN, default=False),
+        counts_energy=section.take("counts_energy", BOOLEAN, default=False),
         compute_partition=_partition(section, "compute_partition", card, _COMPUTE),
         memory_partition=_partition(section, "memory_partition", card, _MEMORY),
     )
