@@ -224,8 +224,8 @@ def _dedicated_values(table: Table, first: Mapping[str, int | None]) -> Iterator
 
 
 def _energy_wraps(table: Table) -> bool:
-    """Without HBM, the driver copies a counter of 32 bits into the 64 of the table. It wraps at 65,536 J, after
-    three minutes at 350 W, so that its increase between two readings is not known."""
+    """Without HBM, the driver copies a counter of 32 bits into the table. It wraps at 65,536 J, after three
+    minutes at 350 W."""
     return table.version < (1, 4) and not any(table.values.get("hbm", ()))
 
 

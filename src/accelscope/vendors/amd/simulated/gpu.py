@@ -263,8 +263,8 @@ class GpuReading:
 
     @property
     def energy_counts(self) -> int | None:
-        """In the units of the driver, 2^-16 J. Older firmware of Radeon cards counts in 32 bits, newer firmware
-        does not count: the driver then reports UINT_MAX. An APU has no counter."""
+        """In the units of the driver, 2^-16 J. Older firmware of Radeon cards counts in 32 bits. Newer
+        firmware does not count, and the driver reports UINT_MAX. An APU has no counter."""
         if self.gpu.card.family is Family.APU:
             return None
         counts = self.energy_microjoules * 2**16 // 10**6
