@@ -93,6 +93,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_pages_that_differ_give_1(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", old, new]) == 1
     printed = capsys.readouterr().out
+    assert "Not available (change the queries, or accept with --ignore):" in printed
     assert f"{LICENCE}  1 series  licences of virtual GPUs are not read" in printed
     assert "The pages differ: 1 name missing, 0 different" in printed
 
@@ -248,6 +249,23 @@ def test_an_html_page(content_type: str, new: str, capsys: pytest.CaptureFixture
         assert "this is an HTML page, not metrics" in refused(capsys, url + "/", new)
 
 
+def test_a_redirect_is_not_followed_and_its_target_not_printed(
+    tmp_path: Path, new: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(302)
+        request.send_header("Location", "/login?token=secret")
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    file = tmp_path / "token"
+    file.write_text("secret")
+    with server(respond) as url:
+        told = refused(capsys, url, new, "--old-token-file", str(file))
+    assert "HTTP status 302; redirects are not followed" in told
+    assert "secret" not in told
+
+
 def test_a_response_that_ends_too_early(new: str, capsys: pytest.CaptureFixture[str]) -> None:
     def respond(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
@@ -336,6 +354,10 @@ def test_bytes_that_are_no_text(tmp_path: Path, new: str, capsys: pytest.Capture
         (["NEW", "NEW", "--token-file", "x"], "a token file for NEW requires a URL"),
         (["NEW", "NEW", "--old-token-file", "x"], "a token file for OLD requires a URL"),
         (["http://user:secret@node1:9400", "NEW"], "must not contain a user or password"),
+        (["HTTP://user:secret@node1:9400", "NEW"], "must not contain a user or password"),
+        (["ftp://user:secret@node1", "NEW"], "must not contain a user or password"),
+        (["http://node1:9400/metrics?token=secret", "NEW"], "a query or fragment is not allowed"),
+        (["", "NEW"], "OLD is empty"),
         (["http://node1:port", "NEW"], "the port is not a whole number"),
         (["http://node1:9400/metrics?x=y", "NEW"], "a query or fragment is not allowed"),
     ],
@@ -344,7 +366,9 @@ def test_arguments_that_cannot_be_used(
     arguments: list[str], told: str, new: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [new if argument == "NEW" else argument for argument in arguments]
-    assert told in refused(capsys, *given)
+    error = refused(capsys, *given)
+    assert told in error
+    assert "secret" not in error
 
 
 def test_a_folder_is_no_page(tmp_path: Path, new: str, capsys: pytest.CaptureFixture[str]) -> None:

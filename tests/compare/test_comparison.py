@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.compare import published
 from tests.compare.pages import (
     ENERGY,
     GPU,
@@ -18,13 +19,14 @@ from tests.compare.pages import (
     line,
     page,
 )
-from tests.metrics.dialect_nodes import H100, NODES, RNGD, later, node
+from tests.metrics.dialect_nodes import ASCEND_910B, H100, NODES, RNGD, later, node, on
 
 from accelscope.compare import Comparison, Scrape, compare, detect, document, known, parse, text
 from accelscope.compare.comparison import tolerance_of, unit_factor
 from accelscope.metrics import dialects
+from accelscope.metrics.dialects import MIB
 from accelscope.metrics.exposition import Exposition
-from accelscope.model import ErrorCount, Sensor, Snapshot
+from accelscope.model import Clock, ErrorCount, Pcie, RemappedRows, Sensor, Snapshot
 
 OLD = gauge(TEMPERATURE, (GPU, 40), (GPU_1, 41)) + gauge(POWER, (GPU, 100), (GPU_1, 110))
 
@@ -110,22 +112,68 @@ def test_a_page_of_an_unknown_exporter_is_compared_without_a_dialect() -> None:
         ("DCGM_EXP_XID_ERRORS_COUNT", "counts within a time window"),
         ("DCGM_FI_DEV_POWER_VIOLATION", "AccelScope reads which throttle reasons are active"),
         ("DCGM_FI_DEV_SOMETHING", "AccelScope does not read it"),
-        ("DCGM_FI_DEV_ENC_UTIL", "dialect dcgm has it, but no device of the new page reports it"),
+        ("DCGM_FI_DEV_ENC_UTIL", "no device of the new page has a value"),
+        ("DCGM_FI_PROF_DRAM_ACTIVE", "on boards before Hopper: their profiling counters"),
         ("their_own", "dialect dcgm has no such name"),
     ],
 )
 def test_a_missing_name_is_reported_with_its_reason(name: str, reason: str) -> None:
     found = compared(OLD + gauge(name, (GPU, 1), (GPU_1, 1)), OLD)
-    [missing] = found.missing
-    assert (missing.name, missing.series) == (name, 2)
-    assert missing.reason.startswith(reason)
+    [missing] = document(found)["missing_names"]
+    assert (missing["name"], missing["series"]) == (name, 2)
+    assert missing["reason"].startswith(reason)
     assert found.differs
 
 
 def test_a_page_without_the_dialect_says_how_to_enable_it() -> None:
-    found = compared(OLD, gauge("accelerator_up", ({}, 1)))
-    assert {each.reason for each in found.missing} == {"dialect dcgm is not enabled"}
+    found = compared(OLD + gauge(LICENCE, (GPU, 0)), gauge("accelerator_up", ({}, 1)))
+    reasons = {each["name"]: each["reason"] for each in document(found)["missing_names"]}
+    not_enabled = "dialect dcgm is not enabled"
+    assert reasons == {
+        TEMPERATURE: not_enabled,
+        POWER: not_enabled,
+        LICENCE: "licences of virtual GPUs are not read",  # the dialect would not add it
+    }
     assert "start the agent with --dialect dcgm" in text(found)
+
+
+def test_missing_names_are_grouped_by_what_to_do() -> None:
+    names = (LICENCE, "DCGM_FI_DEV_FAN_SPEED", "DCGM_FI_DEV_ENC_UTIL")
+    report = text(compared(OLD + "".join(gauge(name, (GPU, 1)) for name in names), OLD)).splitlines()
+    headings = ("  Added by an option", "  Available, but no device", "  Not available")
+    places = [next(i for i, line in enumerate(report) if line.startswith(each)) for each in headings]
+    assert places == sorted(places)
+    assert [report[place + 1].split()[0] for place in places] == [names[1], names[2], names[0]]
+
+
+def test_a_label_that_is_missing_is_explained() -> None:
+    more = GPU | {"pod": "a", "pod_uid": "b", "team": "c", "hostname": "node1"}
+    report = text(compared(gauge(TEMPERATURE, (more, 40)), gauge(TEMPERATURE, (GPU, 40))))
+    for label, why in (
+        ("pod", "no series of the new page has a value for it"),
+        ("pod_uid", "labels that dcgm-exporter does not set by default"),
+        ("team", "dialect dcgm has no such label"),
+        ("hostname", "set --dcgm-hostname-label hostname"),
+    ):
+        assert any(line.split()[:2] == [label, "missing"] and why in line for line in report.splitlines())
+
+
+def test_a_page_of_the_same_names_in_other_units_is_remarked() -> None:
+    found = compared(ours(NODES["furiosa-2025"], "furiosa-2025"), ours(NODES["furiosa-2025"], "furiosa"))
+    assert any("the new page is of dialect furiosa, which has the same" in each for each in found.remarks)
+
+
+def test_a_page_of_two_nodes_is_remarked() -> None:
+    other = gauge(TEMPERATURE, (GPU, 40), (GPU_1 | {"Hostname": "node2"}, 41))
+    found = compared(other, gauge(TEMPERATURE, (GPU, 40)))
+    assert any("the old page has series of 2 nodes, such as node1 and node2" in r for r in found.remarks)
+    assert len(of_name(found).match.missing) == 1
+
+
+def test_an_exporter_without_a_dialect_is_remarked() -> None:
+    found = compared(gauge("nvidia_smi_power_draw_watts", ({"uuid": "1"}, 40)), OLD)
+    assert "no dialect has the names of the old page" in found.remarks[0]
+    assert document(found)["missing_names"][0]["reason"] == "no dialect has this name"
 
 
 def test_another_prefix_is_reported_and_the_rest_compared() -> None:
@@ -173,7 +221,9 @@ def test_a_label_that_is_missing_is_reported() -> None:
 def test_a_label_that_has_another_name_is_reported() -> None:
     renamed = {name.replace("Hostname", "hostname"): value for name, value in GPU.items()}
     report = text(compared(gauge(TEMPERATURE, (renamed, 40)), gauge(TEMPERATURE, (GPU, 40))))
-    assert f"  hostname  missing  in {TEMPERATURE}; Hostname has its values" in report.splitlines()
+    assert (
+        f"  hostname  missing  in {TEMPERATURE}; Hostname has its values; set --dcgm-hostname-label hostname"
+    ) in report.splitlines()
 
 
 @pytest.mark.parametrize("label", GPU)
@@ -252,6 +302,15 @@ def test_a_value_that_differs_is_reported() -> None:
     assert (value.old_value, value.new_value) == (40_000, 60_000)
 
 
+def test_the_labels_of_a_value_that_differs_are_those_that_distinguish_the_series() -> None:
+    found = compared(gauge(USED, (GPU, 40_000)), gauge(USED, (GPU, 60_000)))
+    assert f"  {USED}: 40000 is 60000" in text(found).splitlines()
+    found = compared(gauge(USED, (GPU, 40_000), (GPU_1, 1)), gauge(USED, (GPU, 60_000), (GPU_1, 1)))
+    [line] = [each for each in text(found).splitlines() if "40000 is 60000" in each]
+    assert GPU["UUID"] in line
+    assert GPU["Hostname"] not in line
+
+
 def test_the_tolerance_can_be_set() -> None:
     assert compared(gauge(POWER, (GPU, 100)), gauge(POWER, (GPU, 120)), tolerance=0.1).differs
     assert not compared(gauge(USED, (GPU, 40_000)), gauge(USED, (GPU, 60_000)), tolerance=0.5).differs
@@ -261,6 +320,23 @@ def test_values_of_other_devices_are_not_compared() -> None:
     found = compared(gauge(USED, (GPU, 40_000)), gauge(USED, (GPU_1 | {"gpu": "0"}, 60_000)))
     assert of_name(found, USED).values == []
     assert of_name(found, USED).values_compared == 0
+    assert any("no device is on both pages" in remark for remark in found.remarks)
+
+
+def test_pages_of_different_nodes_are_remarked_although_they_share_a_number_without_a_device() -> None:
+    chip = {"id": "0", "vdie_id": "A-1", "pcie_bus_info": "0000:61:00.0"}
+    other = {"id": "0", "vdie_id": "B-2", "pcie_bus_info": "0000:10:00.0"}
+    count = gauge("machine_npu_nums", ({}, 8))
+    name = "npu_chip_info_temperature"
+    found = compared(count + gauge(name, (chip, 40)), count + gauge(name, (other, 40)))
+    assert any("no device is on both pages" in remark for remark in found.remarks)
+
+
+def test_devices_without_any_label_in_common_are_of_different_nodes() -> None:
+    found = compared(
+        gauge(USED, (GPU, 1)), gauge(USED, ({"gpu": "7", "UUID": "GPU-7", "pci_bus_id": "0000:99:00.0"}, 1))
+    )
+    assert of_name(found, USED).match.pairs == []
     assert any("no device is on both pages" in remark for remark in found.remarks)
 
 
@@ -330,6 +406,37 @@ def test_counters_that_began_at_different_times_do_not_differ() -> None:
     assert not compared(counter(ENERGY, (GPU, 5_000)), counter(ENERGY, (GPU, 20_000))).differs
 
 
+def test_a_counter_is_not_counted_as_a_compared_value() -> None:
+    both = gauge(TEMPERATURE, (GPU, 40)) + counter(ENERGY, (GPU, 5_000))
+    report = text(compared(both, both)).splitlines()
+    assert report[-1].endswith("2 series matched, 1 value compared, 1 counter not (only with --interval).")
+    assert f"  counters, whose rates are compared only with --interval: {ENERGY}" in report
+
+
+def test_rates_are_counted_apart_from_values() -> None:
+    found = compare(twice(0, 1000), twice(70_000, 71_100), known("dcgm"))
+    assert text(found).endswith("1 series matched, 0 values compared, 1 rate of counters compared.")
+
+
+def test_a_counter_that_is_declared_as_a_gauge_is_compared_by_its_rate() -> None:
+    def moving(first: float, second: float) -> Scrape:
+        pages = [page(gauge("gpu_energy_consumed", ({"gpu_id": "0"}, value))) for value in (first, second)]
+        return Scrape(pages[0], pages[1], 10.0)
+
+    assert not compare(moving(0, 1000), moving(50_000, 51_000), known("amd")).differs
+    assert compare(moving(0, 1000), moving(0, 9000), known("amd")).differs
+
+
+def test_a_total_that_is_a_gauge_is_compared_by_its_value() -> None:
+    old, new = (gauge("gpu_nodes_total", ({"hostname": "node1"}, count)) for count in (8, 16))
+    assert compared(old, new).differs
+
+
+def test_one_event_between_the_readings_of_two_pages_is_no_difference() -> None:
+    assert not compare(twice(5, 5), twice(5, 6), known("dcgm")).differs
+    assert compare(twice(5, 5), twice(5, 7), known("dcgm")).differs
+
+
 def test_counters_of_another_unit_differ() -> None:
     found = compared(counter(ENERGY, (GPU, 5_000)), counter(ENERGY, (GPU, 5)))
     assert of_name(found, ENERGY).unit_factor == 0.001
@@ -377,7 +484,12 @@ def test_the_document_contains_what_the_text_does() -> None:
     assert (found["dialect"], found["exporter"]) == ("dcgm", "dcgm-exporter")
     assert found["old"] == {"source": "old", "names": 4, "series": 7, "prefix": ""}
     assert found["missing_names"] == [
-        {"name": LICENCE, "series": 1, "reason": "licences of virtual GPUs are not read"}
+        {
+            "name": LICENCE,
+            "series": 1,
+            "kind": "not_offered",
+            "reason": "licences of virtual GPUs are not read",
+        }
     ]
     assert found["extra_names"] == [{"name": "further", "series": 1}]
     used = next(each for each in found["names"] if each["name"] == USED)
@@ -390,6 +502,111 @@ def test_the_document_contains_what_the_text_does() -> None:
 
 
 # --- published pages
+
+
+@pytest.mark.parametrize(
+    ("old", "snapshot", "dialect"),
+    [
+        (published.DCGM, node(H100), "dcgm"),
+        (published.AMD, NODES["amd"], "amd"),
+        (published.ASCEND, NODES["npu-exporter"], "npu-exporter"),
+    ],
+)
+def test_what_is_missing_of_a_published_page_is_explained(old: str, snapshot: Snapshot, dialect: str) -> None:
+    found = compared(old, ours(snapshot, dialect))
+    assert found.dialect is not None
+    assert found.dialect.name == dialect
+    unknown = [each["name"] for each in document(found)["missing_names"] if "no such name" in each["reason"]]
+    assert unknown == ([UNEXPLAINED] if dialect == "amd" else [])
+
+
+UNEXPLAINED = "gpu_current_accumulated_counter"  # the table of the dialect lacks it
+
+# The devices of the published pages, as the agent would read them.
+RTX_4000 = replace(
+    H100,
+    uuid=published.RTX_4000["UUID"],
+    pci_address="0000:00:02.0",
+    model=published.RTX_4000["modelName"],
+    driver_version="580.95.05",
+    utilization_ratio=0.0,
+    memory_utilization_ratio=0.0,
+    encoder_utilization_ratio=0.0,
+    decoder_utilization_ratio=0.0,
+    graphics_active_ratio=None,
+    tensor_active_ratio=None,
+    dram_active_ratio=None,
+    memory_free_bytes=20015 * MIB,
+    memory_used_bytes=1 * MIB,
+    memory_reserved_bytes=457 * MIB,
+    memory_total_bytes=20473 * MIB,
+    temperature_celsius=48.0,
+    sensors=(Sensor("gpu", 48.0),),
+    power_watts=40.979,
+    energy_joules=455497.156,
+    clocks=(Clock("sm", 2.31e9), Clock("memory", 9.001e9)),
+    pcie=Pcie(4, 4, 16, 16, 0, transmit_bytes_per_second=78398480.0, receive_bytes_per_second=45987793.0),
+    links=(),
+    remapped_rows=RemappedRows(correctable=0, uncorrectable=0, pending=False, failed=False),
+    errors=(),
+)
+
+
+def test_a_published_page_of_dcgm_exporter_beside_ours_of_the_same_gpu() -> None:
+    usage = on(RTX_4000, "cuda-75454ffb9f-8ljq7", "cuda", namespace="default", allocated=1)
+    snapshot = node(RTX_4000, node=published.RTX_4000["Hostname"], pod_usages=(usage,))
+    found = compared(published.DCGM, ours(snapshot, "dcgm"))
+    assert not any(each.differs for each in found.names), text(found)
+    assert {each.name: each.reason.kind.value for each in found.missing} == {
+        "DCGM_FI_DEV_MEMORY_TEMP": "not_reported",
+        "DCGM_FI_DEV_XID_ERRORS": "not_reported",
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "not_reported",
+        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "not_reported",
+        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "not_reported",
+        "DCGM_FI_PROF_DRAM_ACTIVE": "not_reported",
+        LICENCE: "not_offered",
+    }
+    assert (sum(e.values_compared for e in found.names), sum(e.counters for e in found.names)) == (14, 4)
+
+
+def test_a_published_page_of_npu_exporter_beside_ours_of_the_same_chips() -> None:
+    chips = [
+        replace(
+            ASCEND_910B,
+            id=f"ascend:{chip['vdie_id']}",
+            index=int(chip["id"]),
+            physical_id=int(chip["id"]),
+            model="910A",
+            uuid=chip["vdie_id"].replace("-", " "),
+            pci_address=chip["pcie_bus_info"].lower(),
+            clocks=(Clock("aicore", 1e9),),
+        )
+        for chip in published.CHIPS_910A
+    ]
+    found = compared(published.ASCEND, ours(node(*chips), "npu-exporter"))
+    assert [each.name for each in found.missing] == ["npu_chip_info_bandwidth_rx"]
+    assert not any(each.differs for each in found.names), text(found)
+    assert sum(each.values_compared for each in found.names) == 9
+
+
+def test_a_published_page_of_amds_exporter_beside_ours_of_the_same_card() -> None:
+    card = replace(
+        NODES["amd"].devices[0],
+        index=2,
+        id="amd:0xcce0c6d49f5b0d86",
+        uuid="0xcce0c6d49f5b0d86",
+        serial=published.MI300X["serial_number"],
+        compute_partition="SPX",
+        partitions=(),
+        utilization_ratio=0.0,
+    )
+    found = compared(published.AMD, ours(node(card, node="tw038"), "amd"))
+    activity = of_name(found, "gpu_gfx_activity")
+    assert not activity.differs
+    assert activity.match.extra_labels == ("cluster_name",)  # empty on the published page
+    blocks = [each for each in found.missing if each.name.startswith("gpu_ecc_")]
+    assert {each.reason.kind.value for each in blocks} == {"not_reported"}
+    assert of_name(found, "gpu_clock").match.missing  # the video engine's clock is not read
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_lines_after_the_end_of_an_openmetrics_page_are_not_read() -> None:
         ('a 1\nb{c="d"}', "b:2: the page is truncated"),
         ("a 1\nmetric5", "b:2: the page is truncated"),
         ("a 1\nnot a metric at all\nb 1\n", "b:2: not a line of a metrics page: 'not a metric at all'"),
-        ('{"status": "success"}\n', "b:1: not a line of a metrics page"),
+        ('{"status": "success"}\n', "b: this is JSON, not metrics"),
         ('a{b="c",b="d"} 1\n', "b:1: not a line"),
         ("a 1_000\n", "b:1: not a line"),
         ("a one\n", "b:1: not a line"),

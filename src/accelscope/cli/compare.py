@@ -156,11 +156,18 @@ def _source(arguments: argparse.Namespace, side: str, text: str, token_file: str
     from accelscope.kube.endpoint import EndpointError  # noqa: PLC0415
     from accelscope.top.sources.source import Credentials, endpoint_of  # noqa: PLC0415
 
-    is_url = text.startswith(("http://", "https://"))
+    if not text:
+        raise ArgumentsError(f"{side} is empty; name a URL, a file, or -")
+    is_url = text.lower().startswith(("http://", "https://"))
     if not is_url and (text == "-" or Path(text).exists()):
         if token_file is not None:
             raise ArgumentsError(f"a token file for {side} requires a URL; {text} is none")
         return Source(text)
+    if "@" in text:  # do not repeat a password
+        raise ArgumentsError(
+            f"{side} is no file, and a URL must not contain a user or password; use a token file or a "
+            "certificate"
+        )
     if not is_url and _HOST_AND_PORT.match(text) is None:
         raise ArgumentsError(f"{text}: no such file; a URL begins with http:// or https://")
     credentials = Credentials(

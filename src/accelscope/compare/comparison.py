@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from statistics import median
 
@@ -27,6 +28,21 @@ from accelscope.vendors import dialect_declarations
 NATIVE = frozenset(family.name for family in CATALOGUE)
 # Names by which an exporter describes itself, not devices.
 EXPORTERS_OWN = ("go_*", "process_*", "promhttp_*", "python_*", "*_created")
+
+
+class MissingKind(StrEnum):
+    """Why a name of the old page is not on the new one."""
+
+    OPTION = "option"  # an option of the agent adds it
+    DIALECT = "dialect"  # the dialect is not enabled
+    NOT_REPORTED = "not_reported"  # the dialect has it, but no device of the new page has a value
+    NOT_OFFERED = "not_offered"  # AccelScope does not have it
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    kind: MissingKind
+    text: str = ""  # beyond the kind
 
 
 @dataclass(frozen=True)
@@ -67,18 +83,32 @@ class KnownDialect:
         )
         return found.most_common(1)[0][0] if found else ""
 
-    def reason(self, name: str, *, new_has_some: bool) -> str:
-        """Why a name is on the exporter's page and not on ours."""
-        if not new_has_some:
-            return f"dialect {self.name} is not enabled"
+    def reason(self, name: str) -> "Reason":
+        """Why a name is on the exporter's page and not on ours, with the dialect enabled."""
         missing = self.dialect.missing
         if name in self.offered:
-            unreported = f"dialect {self.name} has it, but no device of the new page reports it"
-            return next((each.why for each in missing if name in each.patterns), unreported)
+            reasons = (f"{each.condition}: {each.why}" for each in missing if name in each.patterns)
+            return Reason(MissingKind.NOT_REPORTED, next(reasons, ""))
         if name in self.optional:
-            return f"needs --{self.dialect.optional_setting.replace('_', '-')} with this field"
+            flag = self.dialect.optional_setting.replace("_", "-")
+            return Reason(MissingKind.OPTION, f"needs --{flag} with this field")
         unknown = f"dialect {self.name} has no such name"
-        return next((each.why for each in missing if matches(name, each.patterns)), unknown)
+        why = next((each.why for each in missing if matches(name, each.patterns)), unknown)
+        return Reason(MissingKind.NOT_OFFERED, why)
+
+    def label_reason(self, label: str) -> str:
+        """Why a label is on the exporter's page and not on ours."""
+        for option in dialect_declarations()[self.name].options:
+            if label in option.choices:
+                return f"set --{option.name.replace('_', '-')} {label}"
+        if label in self.labels:
+            return "no series of the new page has a value for it"
+        unknown = f"dialect {self.name} has no such label"
+        return next((each.why for each in self.dialect.missing if label in each.labels), unknown)
+
+    def recognises(self, name: str) -> bool:
+        """Whether the name is one of the exporter's, although the dialect may lack it."""
+        return any(matches(name, each.patterns) for each in self.dialect.missing)
 
 
 def _ends(name: str) -> Iterable[str]:
@@ -94,17 +124,19 @@ def known(name: str) -> KnownDialect:
 
 
 def detect(page: Page) -> KnownDialect | None:
-    """The dialect with most of the page's names, then with most of its labels, then with the fewest other
-    names."""
+    """The dialect with most of the page's names, then of the exporter that has most of the others, then with
+    most of its labels, then with the fewest other names."""
     labels = {name for metric in page.metrics.values() for name in metric.label_names}
-    best: tuple[int, int, int] = (0, 0, 0)
+    best = (0, 0, 0, 0)
     found = None
     for each in map(known, dialects.NAMES):
         names = each.offered | each.optional
         prefix = each.prefix(page)
-        count = sum(name.removeprefix(prefix) in names for name in page.metrics if name.startswith(prefix))
-        score = (count, len(labels & each.labels), -len(each.offered))
-        if count and score > best:
+        own = [name.removeprefix(prefix) for name in page.metrics if name.startswith(prefix)]
+        count = sum(name in names for name in own)
+        others = sum(name not in names and each.recognises(name) for name in own)
+        score = (count, others, len(labels & each.labels), -len(each.offered))
+        if (count or others) and score > best:
             best, found = score, each
     return found
 
@@ -157,6 +189,8 @@ _BY_NAME = (
 )
 _RATIO = re.compile(r"ratio|PROF_.*ACTIVE", re.IGNORECASE)
 _CONSTANT = re.compile(r"total|max|limit|capacity|reserved", re.IGNORECASE)
+# Values that only increase, although some exporters declare them as gauges.
+_ACCUMULATES = re.compile(r"energy_consum|_accumulated$|_link_[rt]x$", re.IGNORECASE)
 _DEFAULT = Tolerance(0.05)
 _EXACT = Tolerance(0.005)
 RATE = Tolerance(0.3)  # of a counter, between two readings
@@ -211,7 +245,7 @@ class Scrape:
 class MissingName:
     name: str
     series: int
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +266,8 @@ class NameComparison:
     label_values: list[tuple[str, str, str]] = field(default_factory=list)  # label, old, new; one per pair
     values: list[ValueDifference] = field(default_factory=list)
     values_compared: int = 0
+    counters: int = 0  # pairs of series of a counter, whose values cannot be compared
+    rates_compared: int = 0  # of these, with two readings
     unit_factor: float | None = None  # new values are old ones times this
     decreased: list[str] = field(default_factory=list)  # pages on which a counter decreased: old, new
 
@@ -285,9 +321,10 @@ class Comparison:
 
     @property
     def same_devices(self) -> bool:
-        """False if no device is on both pages."""
-        pairs = [pair for each in self.names for pair in each.match.pairs]
-        return not pairs or any(pair.same_device for pair in pairs)
+        """False if both pages identify devices, and no device is on both."""
+        pairs = [pair for each in self.names for pair in each.match.pairs if pair.identified]
+        unmatched = any(each.match.different_devices for each in self.names)
+        return any(pair.same_device for pair in pairs) or not (pairs or unmatched)
 
 
 def compare(
@@ -312,9 +349,7 @@ def compare(
         if matches(metric.name, patterns) or matches(name, patterns):
             found.ignored.append(metric.name)
         elif name not in after:
-            reason = "no device of the new page reports it" if name in NATIVE else "unknown name"
-            if dialect is not None and name not in NATIVE:
-                reason = dialect.reason(name, new_has_some=found.has_dialect)
+            reason = _reason(name, dialect, enabled=found.has_dialect)
             found.missing.append(MissingName(metric.name, len(metric.series), reason))
         else:
             compared = _compare_name(metric, after[name], ignore_labels)
@@ -337,6 +372,16 @@ def compare(
     return found
 
 
+def _reason(name: str, dialect: KnownDialect | None, *, enabled: bool) -> Reason:
+    if name in NATIVE:
+        return Reason(MissingKind.NOT_REPORTED)
+    if dialect is None:
+        return Reason(MissingKind.NOT_OFFERED, "no dialect has this name")
+    reason = dialect.reason(name)
+    offered = reason.kind is not MissingKind.NOT_OFFERED
+    return Reason(MissingKind.DIALECT) if offered and not enabled else reason
+
+
 def _without_prefix(page: Page, prefix: str) -> Mapping[str, Metric]:
     return {name.removeprefix(prefix): metric for name, metric in page.metrics.items()}
 
@@ -346,13 +391,49 @@ def _remarks(found: Comparison) -> Iterable[str]:
         yield from (f"{page.source}: {remark}" for remark in page.remarks)
     if not NATIVE.isdisjoint(found.old.metrics) and NATIVE.isdisjoint(found.new.metrics):
         yield "the first page is AccelScope's and the second is not: name the old exporter's page first"
-    if found.missing and found.dialect is not None and not found.has_dialect:
+    if found.dialect is None:
+        yield (
+            "no dialect has the names of the old page, so AccelScope does not replace this exporter under "
+            f"its names (dialects: {', '.join(dialects.NAMES)}); docs/metrics.md lists the native names"
+        )
+    elif found.missing and not found.has_dialect:
         yield (
             f"the new page has no name of dialect {found.dialect.name}: start the agent with --dialect "
             f"{found.dialect.name}, on a node that has such devices"
         )
+    elif (other := _other_dialect(found.dialect, found.new)) is not None:
+        yield (
+            f"the new page is of dialect {other}, which has the same names in other units; the old page is "
+            f"of dialect {found.dialect.name}: start the agent with --dialect {found.dialect.name}"
+        )
+    for side, page in (("old", found.old), ("new", found.new)):
+        if len(hosts := _hosts(page)) > 1:
+            yield (
+                f"the {side} page has series of {len(hosts)} nodes, such as {hosts[0]} and {hosts[1]}: "
+                "compare pages of one node"
+            )
     if not found.same_devices:
-        yield "no device is on both pages, so values are not compared: the pages are of different nodes"
+        yield (
+            "no device is on both pages, so values are not compared: the pages are of different nodes; "
+            "compare two pages of the same node"
+        )
+
+
+def _other_dialect(dialect: KnownDialect, page: Page) -> str | None:
+    """The dialect of the page, if it is one that cannot be on a page with this one."""
+    found = detect(page)
+    if found is None or dialects.conflict((dialect.name, found.name)) is None:
+        return None
+    return found.name if found.name != dialect.name else None
+
+
+_HOST_LABELS = ("Hostname", "hostname", "kubernetes_node_name")
+
+
+def _hosts(page: Page) -> list[str]:
+    """The hosts that the series name."""
+    series = (dict(each.labels) for metric in page.metrics.values() for each in metric.series)
+    return sorted({labels[name] for labels in series for name in _HOST_LABELS if name in labels})
 
 
 def _compare_name(old: Metric, new: Metric, ignore_labels: Sequence[str]) -> NameComparison:
@@ -387,14 +468,14 @@ def _compare_values(
     compared: NameComparison, old: _ValuesOf, new: _ValuesOf, tolerance: float | None, *, is_rate: bool
 ) -> None:
     pairs = [pair for pair in compared.match.pairs if pair.same_device and pair.only]
-    compared.values_compared = len(pairs)
     limits = TRAFFIC if is_rate else tolerance_of(compared.name, compared.new.help)
     if tolerance is not None:
         limits = replace(limits, relative=tolerance, absolute=0.0)
-    is_counter = "counter" in (compared.old.type, compared.new.type) or compared.name.endswith("_total")
-    if is_counter and not is_rate:
+    if _is_counter(compared) and not is_rate:
+        compared.counters = len(pairs)
         _compare_counters(compared, pairs, old, new, RATE if tolerance is None else Tolerance(tolerance))
         return
+    compared.values_compared = len(pairs)
     values = [(pair, old.mean(pair.old), new.mean(pair.new)) for pair in pairs]
     differing = [
         ValueDifference(pair.old, before, after)
@@ -405,6 +486,13 @@ def _compare_values(
         compared.unit_factor = unit_factor([(before, after) for _, before, after in values])
     if compared.unit_factor is None:
         compared.values = differing
+
+
+def _is_counter(compared: NameComparison) -> bool:
+    types = {compared.old.type, compared.new.type}
+    if "counter" in types or _ACCUMULATES.search(compared.name):
+        return True
+    return "gauge" not in types and compared.name.endswith("_total")  # a gauge may be a total, as of memory
 
 
 def _compare_counters(
@@ -420,6 +508,9 @@ def _compare_counters(
                 compared.decreased.append(side)
         if before is None or after is None or before < 0 or after < 0 or compared.unit_factor is not None:
             continue
+        compared.rates_compared += 1
         rates = before / old.seconds, after / new.seconds
+        one_event = 1 / min(old.seconds, new.seconds)  # may be on one side of a reading, or on the other
+        limits = replace(limits, absolute=one_event)
         if not all(map(math.isfinite, rates)) or not limits.allows(*rates):
             compared.values.append(ValueDifference(pair.old, *rates, "rate"))

@@ -37,6 +37,7 @@ class Pair:
     old: Series
     new: Series
     same_device: bool  # False: a unique id differs, and none agrees
+    identified: bool  # whether both have a unique id
     only: bool = True  # False: several series of one page have these labels
 
     def differences(self, labels: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -57,6 +58,13 @@ class Match:
     pairs: list[Pair] = field(default_factory=list)
     missing: list[Series] = field(default_factory=list)
     extra: list[Series] = field(default_factory=list)
+
+    @property
+    def different_devices(self) -> bool:
+        """Whether series of both pages that do not match name a device."""
+        return any(_ids(each.labels) for each in self.missing) and any(
+            _ids(each.labels) for each in self.extra
+        )
 
 
 _Key = Callable[[Series], object]
@@ -116,9 +124,7 @@ def _pair(
     for left, right in by_key.values():
         only = len(left) == len(right) == 1
         count = min(len(left), len(right)) if several or only else 0
-        found.pairs += [
-            Pair(a, b, _same_device(a, b), only) for a, b in zip(left[:count], right[:count], strict=True)
-        ]
+        found.pairs += [_pair_of(a, b, only=only) for a, b in zip(left[:count], right[:count], strict=True)]
         rest_old += left[count:]
         rest_new += right[count:]
     return rest_old, rest_new
@@ -148,10 +154,11 @@ def _label_values(label: str, series: Iterable[Series]) -> set[str]:
     return {value for each in series for name, value in each.labels if name == label}
 
 
-def _same_device(old: Series, new: Series) -> bool:
+def _pair_of(old: Series, new: Series, *, only: bool) -> Pair:
     ids_old, ids_new = _ids(old.labels), _ids(new.labels)
     common = ids_old.keys() & ids_new.keys()
-    return not common or any(ids_old[name] == ids_new[name] for name in common)
+    same = not common or any(ids_old[name] == ids_new[name] for name in common)
+    return Pair(old, new, same, bool(common), only)
 
 
 def _ids(labels: Labels) -> dict[str, str]:

@@ -89,8 +89,11 @@ _SUFFIXES = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 
 def parse(text: str, source: str) -> Page:
     """Raises PageError."""
-    if text.lstrip("\ufeff \t\r\n")[:1] == "<":
+    begin = text.lstrip("\ufeff \t\r\n")[:1]
+    if begin == "<":
         raise PageError(f"{source}: this is an HTML page, not metrics; does the URL need a path?")
+    if begin in ("{", "["):
+        raise PageError(f"{source}: this is JSON, not metrics; does the URL need another path?")
     lines = [line.rstrip("\r") for line in text.split("\n")]
     metrics: dict[str, Metric] = {}
     types: dict[str, str] = {}
@@ -221,6 +224,8 @@ class Source:
             hint = ""
             if error.reason is Reason.NOT_FOUND:
                 hint = "; name the path of the metrics page in the URL, such as /metrics"
+            elif error.status is not None and 300 <= error.status < 400:
+                hint = "; redirects are not followed, so name the URL of the metrics page itself"
             elif error.reason is Reason.TLS and "not trusted" in error.text:
                 hint = "; --ca-file names the CA certificates to trust"
             raise PageError(f"{error.text}{hint}") from None

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from accelscope.compare.comparison import Comparison, NameComparison
+from accelscope.compare.comparison import Comparison, MissingKind, MissingName, NameComparison
 from accelscope.compare.page import Metric, Page, Series
 from accelscope.metrics.family import number_text
 
@@ -23,6 +23,22 @@ def text(found: Comparison) -> str:
     ]
     # Labels are foreign text and could contain control sequences of the terminal.
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+
+# What to do about a missing name: heading of the text, and reason in the document.
+_KINDS = {
+    MissingKind.DIALECT: (
+        "Added by starting the agent with --dialect {dialect}:",
+        "dialect {dialect} is not enabled",
+    ),
+    MissingKind.OPTION: ("Added by an option of the agent:", ""),
+    MissingKind.NOT_REPORTED: (
+        "Available, but no device of the new page has a value (`absent` in the agent's /snapshot has the "
+        "driver's reason):",
+        "no device of the new page has a value",
+    ),
+    MissingKind.NOT_OFFERED: ("Not available (change the queries, or accept with --ignore):", ""),
+}
 
 
 def _page_line(side: str, page: Page, what: str) -> str:
@@ -54,8 +70,13 @@ def _missing(found: Comparison) -> Iterator[str]:
             f"all: names begin with {found.old_prefix or 'no prefix'!r} on the old page and with "
             f"{found.new_prefix or 'no prefix'!r} on the new one; set --{flag} '{found.old_prefix}'"
         )
-    rows = [(each.name, _count(each.series, "series", "series"), each.reason) for each in found.missing]
-    yield from _table(rows)
+    for kind, (heading, _) in _KINDS.items():
+        if missing := [each for each in found.missing if each.reason.kind is kind]:
+            yield heading.format(dialect="" if found.dialect is None else found.dialect.name)
+            rows = [
+                (each.name, _count(each.series, "series", "series"), each.reason.text) for each in missing
+            ]
+            yield from (f"  {line}" for line in _table(rows))
 
 
 def _series(found: Comparison) -> Iterator[str]:
@@ -91,13 +112,16 @@ def _labels(found: Comparison) -> Iterator[str]:
     for each in found.names:
         for label in each.match.missing_labels:
             other = each.match.renamed_labels.get(label)
-            missing[label, f"; {other} has its values" if other else ""].append(each.name)
+            why = f"; {other} has its values" if other else ""
+            if found.dialect is not None:
+                why += f"; {found.dialect.label_reason(label)}"
+            missing[label, why].append(each.name)
         for label, old, new in each.label_values:
             values[label][old, new] += 1
             names[label].add(each.name)
     rows = [
-        (label, "missing", f"{_in_names(where, len(found.names))}{renamed}")
-        for (label, renamed), where in sorted(missing.items())
+        (label, "missing", f"{_in_names(where, len(found.names))}{why}")
+        for (label, why), where in sorted(missing.items())
     ]
     for label, counts in sorted(values.items()):
         common = counts.most_common(_MOST)
@@ -130,7 +154,7 @@ def _values(found: Comparison) -> Iterator[str]:
             yield f"{each.name}: another unit: new values are old ones times {_number(each.unit_factor)}"
         for value in each.values[:_MOST]:
             what = "" if value.what == "value" else f" ({value.what} per second)"
-            series = _example(each.old, value.old)
+            series = _example(each.old, value.old) if len(each.old.series) > 1 else ""
             yield f"{each.name}{series}: {_number(value.old_value)} is {_number(value.new_value)}{what}"
         if len(each.values) > _MOST:
             yield f"{each.name}: {len(each.values) - _MOST} more values differ"
@@ -145,6 +169,9 @@ def _uncounted(found: Comparison) -> Iterator[str]:
     extra_labels = sorted({label for each in found.names for label in each.match.extra_labels})
     if extra_labels:
         yield f"further labels on the new page: {', '.join(extra_labels)}"
+    if counters := [each for each in found.names if each.counters and not each.rates_compared]:
+        of = _some([each.name for each in counters])
+        yield f"counters, whose rates are compared only with --interval: {of}"
     if helps := [each.name for each in found.names if each.help_differs]:
         yield f"help texts that differ: {_count(len(helps), 'name')}"
     if found.ignored:
@@ -163,6 +190,12 @@ def _verdict(found: Comparison) -> str:
         f"{_count(len(found.names), 'name')} on both pages, {_count(pairs, 'series', 'series')} matched, "
         f"{_count(compared, 'value')} compared"
     )
+    counters = sum(each.counters for each in found.names)
+    rates = sum(each.rates_compared for each in found.names)
+    if rates:
+        both += f", {_count(rates, 'rate')} of counters compared"
+    elif counters:
+        both += f", {_count(counters, 'counter')} not (only with --interval)"
     if not found.differs:
         return f"Nothing is missing: {both}."
     different = sum(each.differs for each in found.names)
@@ -186,7 +219,9 @@ def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     listed = list(rows)
     widths = [max(map(len, column)) for column in zip(*listed, strict=True)][:-1]
     for row in listed:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        yield "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
 
 
 # --- JSON
@@ -202,13 +237,23 @@ def document(found: Comparison) -> dict[str, Any]:
         "exporter": None if dialect is None else dialect.exporter,
         "remarks": found.remarks,
         "missing_names": [
-            {"name": each.name, "series": each.series, "reason": each.reason} for each in found.missing
+            {
+                "name": each.name,
+                "series": each.series,
+                "kind": each.reason.kind.value,
+                "reason": _reason(each, "" if dialect is None else dialect.name),
+            }
+            for each in found.missing
         ],
         "extra_names": [{"name": each.name, "series": len(each.series)} for each in found.extra],
         "native_names": found.native,
         "ignored_names": found.ignored,
         "names": [_name(each) for each in found.names],
     }
+
+
+def _reason(missing: MissingName, dialect: str) -> str:
+    return missing.reason.text or _KINDS[missing.reason.kind][1].format(dialect=dialect)
 
 
 def _page(page: Page, prefix: str) -> dict[str, Any]:
@@ -236,6 +281,8 @@ def _name(each: NameComparison) -> dict[str, Any]:
         "new_type": each.new.type,
         "help_differs": each.help_differs,
         "values_compared": each.values_compared,
+        "counters": each.counters,
+        "rates_compared": each.rates_compared,
         "unit_factor": each.unit_factor,
         "decreased": each.decreased,
         "values": [

@@ -137,6 +137,16 @@ class MissingMetrics:
     def patterns(self) -> list[str]:
         return _NAME_OR_PATTERN.findall(self.names)
 
+    @property
+    def condition(self) -> str:
+        """When metrics that the dialect has are missing: the words that follow their names."""
+        return _NAME_OR_PATTERN.sub("", self.names).strip(" ,`")
+
+    @property
+    def labels(self) -> list[str]:
+        """Empty if `names` are metrics."""
+        return re.findall(r"\w+", self.names) if self.names.endswith("labels") else []
+
 
 @dataclass(frozen=True, slots=True)
 class UnavailableField:
