@@ -48,6 +48,7 @@ def of_name(found: Comparison, name: str = TEMPERATURE):  # type: ignore[no-unty
 def test_a_page_does_not_differ_from_itself(name: str) -> None:
     found = compared(ours(NODES[name], name), ours(NODES[name], name))
     assert not found.differs
+    assert found.remarks == []
     assert text(found).splitlines()[-1].startswith("Nothing is missing: ")
 
 
@@ -95,6 +96,12 @@ def test_the_dialect_of_a_page_is_detected(name: str) -> None:
     assert detected.name == name
 
 
+def test_a_page_whose_names_the_dialect_lacks_is_of_the_exporter_that_it_explains() -> None:
+    detected = detect(page(gauge("DCGM_FI_DEV_GPU_TEMP_CELSIUS", (GPU, 40))))
+    assert detected is not None
+    assert detected.name == "dcgm"
+
+
 def test_a_page_of_an_unknown_exporter_is_compared_without_a_dialect() -> None:
     found = compared(gauge("their_watts", ({"gpu": "0"}, 1)), gauge("their_watts", ({"gpu": "0"}, 1)))
     assert found.dialect is None
@@ -114,7 +121,9 @@ def test_a_page_of_an_unknown_exporter_is_compared_without_a_dialect() -> None:
         ("DCGM_FI_DEV_SOMETHING", "AccelScope does not read it"),
         ("DCGM_FI_DEV_ENC_UTIL", "no device of the new page has a value"),
         ("DCGM_FI_PROF_DRAM_ACTIVE", "on boards before Hopper: their profiling counters"),
+        ("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "dcgm-exporter 4.9 and later renamed most metrics"),
         ("their_own", "dialect dcgm has no such name"),
+        ("gpu_used_vram", "dialect dcgm has no such name; amd has it"),
     ],
 )
 def test_a_missing_name_is_reported_with_its_reason(name: str, reason: str) -> None:
@@ -160,6 +169,7 @@ def test_a_label_that_is_missing_is_explained() -> None:
 
 def test_a_page_of_the_same_names_in_other_units_is_remarked() -> None:
     found = compared(ours(NODES["furiosa-2025"], "furiosa-2025"), ours(NODES["furiosa-2025"], "furiosa"))
+    assert {each.reason.kind.value for each in found.missing} == {"dialect"}
     assert any("the new page is of dialect furiosa, which has the same" in each for each in found.remarks)
 
 

@@ -41,9 +41,10 @@ same node at about the same time: values are compared only for devices that are 
 both pages. Start the agent with the dialect of the other exporter (--dialect); which
 one that is, is detected from OLD.
 
-Series are matched by the labels that identify a device and its parts. For a missing
-name, the reason is printed if AccelScope's documentation has one. Further names and
-labels of NEW, and help texts, are printed and not counted. Names of the exporter
+Series are matched by the labels that identify a device and its parts. Missing names
+are printed with the reason and what to do. Values of counters are not compared: two
+pages are never of the same moment. With --interval, their rates are. Further names
+and labels of NEW, and help texts, are printed and not counted. Names of the exporter
 itself (go_*, process_*, promhttp_*) are ignored.
 
 Exit code: 0 nothing is missing or different, 1 the pages differ, 2 invalid option, or

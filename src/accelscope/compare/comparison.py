@@ -93,6 +93,8 @@ class KnownDialect:
             flag = self.dialect.optional_setting.replace("_", "-")
             return Reason(MissingKind.OPTION, f"needs --{flag} with this field")
         unknown = f"dialect {self.name} has no such name"
+        if others := [each for each in dialects.NAMES if name in known(each).offered]:
+            unknown += f"; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
         why = next((each.why for each in missing if matches(name, each.patterns)), unknown)
         return Reason(MissingKind.NOT_OFFERED, why)
 
@@ -309,6 +311,7 @@ class Comparison:
     ignored: list[str] = field(default_factory=list)  # names of the old page
     native: int = 0  # names
     has_dialect: bool = False  # whether the new page has a name of the dialect
+    other_dialect: str | None = None  # of the new page, if it is one with the same names in other units
     old_prefix: str = ""
     new_prefix: str = ""
     remarks: list[str] = field(default_factory=list)
@@ -343,13 +346,16 @@ def compare(
     after = _without_prefix(new.first, found.new_prefix)
     patterns = (*EXPORTERS_OWN, *ignore)
     found.has_dialect = dialect is not None and not dialect.offered.isdisjoint(after)
+    if dialect is not None:
+        found.other_dialect = _other_dialect(dialect, new.first)
     if not found.has_dialect:
         found.new_prefix = found.old_prefix  # unknown
     for name, metric in before.items():
         if matches(metric.name, patterns) or matches(name, patterns):
             found.ignored.append(metric.name)
         elif name not in after:
-            reason = _reason(name, dialect, enabled=found.has_dialect)
+            enabled = found.has_dialect and found.other_dialect is None
+            reason = _reason(name, dialect, enabled=enabled)
             found.missing.append(MissingName(metric.name, len(metric.series), reason))
         else:
             compared = _compare_name(metric, after[name], ignore_labels)
@@ -401,10 +407,11 @@ def _remarks(found: Comparison) -> Iterable[str]:
             f"the new page has no name of dialect {found.dialect.name}: start the agent with --dialect "
             f"{found.dialect.name}, on a node that has such devices"
         )
-    elif (other := _other_dialect(found.dialect, found.new)) is not None:
+    elif found.other_dialect is not None:
         yield (
-            f"the new page is of dialect {other}, which has the same names in other units; the old page is "
-            f"of dialect {found.dialect.name}: start the agent with --dialect {found.dialect.name}"
+            f"the new page is of dialect {found.other_dialect}, which has the same names in other units; the "
+            f"old page is of dialect {found.dialect.name}: start the agent with --dialect "
+            f"{found.dialect.name}"
         )
     for side, page in (("old", found.old), ("new", found.new)):
         if len(hosts := _hosts(page)) > 1:

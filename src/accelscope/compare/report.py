@@ -113,7 +113,7 @@ def _labels(found: Comparison) -> Iterator[str]:
         for label in each.match.missing_labels:
             other = each.match.renamed_labels.get(label)
             why = f"; {other} has its values" if other else ""
-            if found.dialect is not None:
+            if found.dialect is not None and found.other_dialect is None:
                 why += f"; {found.dialect.label_reason(label)}"
             missing[label, why].append(each.name)
         for label, old, new in each.label_values:

@@ -267,6 +267,10 @@ MISSING = (
         "counts within a time window; the native families have states and totals: "
         "`accelerator_errors_total`, `accelerator_throttled`, `accelerator_health`",
     ),
+    MissingMetrics(
+        "DCGM_FI_*_CELSIUS, DCGM_FI_*_WATTS, DCGM_FI_*_HERTZ, DCGM_FI_*_RATIO, DCGM_FI_*_JOULES_TOTAL",
+        "dcgm-exporter 4.9 and later renamed most metrics; this dialect has the names up to 4.8.2",
+    ),
     MissingMetrics("every other field `DCGM_FI_*`", "AccelScope does not read it"),
     MissingMetrics(
         "pod_uid, vgpu, hpc_job, dra_* and pod labels",
