@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cache, cached_property
 from statistics import median
 
 from accelscope.compare.matching import Match, Pair, match
@@ -54,16 +55,16 @@ class KnownDialect:
     def name(self) -> str:
         return self.dialect.name
 
-    @property
+    @cached_property
     def offered(self) -> frozenset[str]:
         """Names without a setting that selects further ones."""
         return frozenset(family.name for family in self.dialect.families)
 
-    @property
+    @cached_property
     def optional(self) -> frozenset[str]:
         return frozenset(family.name for family in self.dialect.optional_families)
 
-    @property
+    @cached_property
     def labels(self) -> frozenset[str]:
         sections = self.dialect.sections
         return frozenset(
@@ -119,6 +120,7 @@ def _ends(name: str) -> Iterable[str]:
     return ("_".join(parts[i:]) for i in range(len(parts)))
 
 
+@cache
 def known(name: str) -> KnownDialect:
     [loaded] = dialects.load((name,))
     declared = dialect_declarations()[name]
