@@ -133,6 +133,9 @@ def test_values_that_only_the_tool_reports_are_added(watch: "Watch") -> None:
     assert {t.reason for t in after.throttles} >= {"ppt", "socket_thermal"}
     assert len(after.links) == 7
     assert all(link.active for link in after.links)
+    addresses = {reading.gpu.slot: address for address, reading in shown(watched).items()}
+    peers = [addresses[link.peer] for link in truth.xgmi]
+    assert [link.remote for link in sorted(after.links, key=lambda link: link.index)] == peers
     assert after.ecc_enabled is True
     assert len(after.cores) == 8
     assert after.id == before.id

@@ -410,6 +410,7 @@ XGMI = {
     "xgmi_read_data_acc": [0, 1000, 0, 3],
     "xgmi_write_data_acc": [0, 2000, 0, 4],
 }
+EMPTY_LINKS = {"xgmi_read_data_acc": [0] * 8, "xgmi_write_data_acc": [0] * 8}
 LINKED = {**HEALTHY, "xgmi_hive_info/xgmi_hive_id": "8125432109867"}
 
 
@@ -424,6 +425,56 @@ def test_links_are_read_by_port(tmp_path: Path, version: Version) -> None:
         expected.append(Link("xgmi", 2, up, None, rate, 0, 0))
     expected.append(Link("xgmi", 3, down, None, rate, 4 * 1024, 3 * 1024))
     assert list(device.links) == expected
+
+
+PORTS = (0, 1, 2, 4)  # of a GPU with four peers, one at each
+
+
+def in_hive(root: Path, ports: Sequence[int] = PORTS, own: str = "0000:09:00.0") -> Gpu:
+    """A GPU that is the third of five in its hive; peers are in the order of ports."""
+    peers = (1, 2, 4, 5)
+    lines = (f"03:{port:02x} ->  {peer:02x}:00\n" for port, peer in zip(ports, peers, strict=True))
+    gpu = Gpu(root, {**LINKED, "xgmi_port_num": "".join(lines)}, pci="0000:09:00.0")
+    for number in (*peers, 3):
+        address = own if number == 3 else f"0000:{number}0:00.0"
+        (gpu.folder / f"xgmi_hive_info/node{number}").symlink_to(f"../../../pci0000:00/{address}")
+    return gpu
+
+
+def remotes(device: Device) -> dict[int, str | None]:
+    return {link.index: link.remote for link in device.links}
+
+
+@pytest.mark.parametrize("indices", [(0, 1, 2, 4), (0, 2, 3, 6)], ids=["by port", "by position in the chip"])
+def test_links_lead_to_the_gpus_at_their_ports(tmp_path: Path, indices: Sequence[int]) -> None:
+    """Older drivers list the links of MI300 in the order of the chip."""
+    states = [int(index in indices) for index in range(8)]
+    device = in_hive(tmp_path).read(table((1, 7), xgmi_link_status=states, **EMPTY_LINKS))
+    by_port = {0: "0000:10:00.0", 1: "0000:20:00.0", 2: "0000:40:00.0", 4: "0000:50:00.0"}
+    assert remotes(device) == {index: by_port[port] for index, port in zip(indices, PORTS, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("ports", "indices", "own"),
+    [
+        ((0, 1, 2, 3), (0, 1, 2, 3), "0000:09:00.0"),  # both orders are possible
+        (PORTS, (0, 7), "0000:09:00.0"),  # neither is
+        (PORTS, PORTS, "0000:0a:00.0"),  # the hive's number of this GPU is that of another
+    ],
+)
+def test_a_link_whose_other_end_is_not_certain_has_none(
+    tmp_path: Path, ports: Sequence[int], indices: Sequence[int], own: str
+) -> None:
+    states = [int(index in indices) for index in range(8)]
+    device = in_hive(tmp_path, ports, own).read(table((1, 7), xgmi_link_status=states, **EMPTY_LINKS))
+    assert remotes(device) == dict.fromkeys(indices)
+
+
+def test_the_other_end_of_a_link_stays_while_other_links_are_down(tmp_path: Path) -> None:
+    gpu = in_hive(tmp_path)
+    before = remotes(gpu.read(table((1, 7), xgmi_link_status=[1, 1, 1, 0, 1], **EMPTY_LINKS)))
+    after = remotes(gpu.read(table((1, 7), xgmi_link_status=[1, 0, 0, 0, 0], **EMPTY_LINKS)))
+    assert after == {0: before[0]} == {0: "0000:10:00.0"}
 
 
 @pytest.mark.parametrize("hive", [None, "0"])

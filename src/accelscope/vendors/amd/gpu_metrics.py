@@ -5,16 +5,18 @@ The layouts are those of the kernel's `kgd_pp_interface.h`. The header contains 
 table. A table of another version or size is not read.
 """
 
+import os
+import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from accelscope.model import AbsenceReason, Device, Link
+from accelscope.model import AbsenceReason, Device, Link, pci_address
 from accelscope.vendors.amd.draft import AmdDraft, number_dies
 from accelscope.vendors.amd.gpu_files import reason_of
-from accelscope.vendors.common.files import GENERATIONS, read_bytes
+from accelscope.vendors.common.files import GENERATIONS, read_bytes, read_optional
 
 # Layouts: names of fields with their struct codes and counts; `_` is not used. C aligns each field to its
 # size and the table to its largest field.
@@ -250,8 +252,7 @@ def _dies(table: Table) -> Iterator[tuple[str, float]]:
 
 
 def _links(values: Values) -> tuple[Link, ...]:
-    """By the port of the GPU. The table does not contain where a port leads. A port that is not up and never
-    carried data is not connected."""
+    """A port that is not up and never carried data is not connected."""
     lanes, gigabits = (values.get(name, (None,))[0] for name in ("lanes", "bitrate"))
     rate = lanes * gigabits * 1e9 / 8 if lanes and gigabits else None
     read, written = (values.get(name, ()) for name in ("read", "written"))
@@ -270,6 +271,39 @@ def _links(values: Values) -> tuple[Link, ...]:
                 )
             )
     return tuple(links)
+
+
+# Lines of xgmi_port_num: this GPU's number in its hive and its port, then those of the other end. The folder of
+# the hive has a link to each GPU under its number.
+_PORT = re.compile(r"^([0-9a-f]{2}):([0-9a-f]{2})\s*->\s*([0-9a-f]{2}):[0-9a-f]{2}$", re.MULTILINE)
+# Newer drivers list the links in the table by port, older ones by position in the chip. These are the ports
+# of the positions of MI300.
+_LINK_ORDERS = (tuple(range(8)), (0, 3, 1, 2, 7, 6, 4, 5))
+
+
+def _remotes(folder: str, own_address: str | None, links: Sequence[Link]) -> Mapping[int, str]:
+    """PCI address of the other end by index of the link. Empty if the order of the links does not follow from
+    the ports that are connected."""
+    lines = _PORT.findall(read_optional(f"{folder}/xgmi_port_num") or "")
+    peers = {int(port, 16): int(peer, 16) for _, port, peer in lines}
+    orders = {tuple(order[link.index] for link in links) for order in _LINK_ORDERS}
+    possible = [ports for ports in orders if peers.keys() >= set(ports)]
+    owners = {int(own, 16) for own, *_ in lines}
+    if len(possible) != 1 or len(owners) != 1:
+        return {}
+    addresses = {number: _hive_member(folder, number) for number in {*owners, *peers.values()}}
+    if own_address is None or addresses[owners.pop()] != own_address:
+        return {}  # the numbers of the hive changed
+    found = {link.index: addresses[peers[port]] for link, port in zip(links, possible[0], strict=True)}
+    return {index: address for index, address in found.items() if address is not None}
+
+
+def _hive_member(folder: str, number: int) -> str | None:
+    try:
+        target = os.readlink(f"{folder}/xgmi_hive_info/node{number}")  # noqa: PTH115 - a path of text
+    except OSError:
+        return None
+    return pci_address(target.rpartition("/")[2])
 
 
 class _Residencies:
@@ -327,6 +361,7 @@ class GpuMetrics:
 
     def __init__(self, device_folder: str, *, linked: bool) -> None:
         """`linked`: the GPU has links to others."""
+        self._folder = device_folder
         self._path = f"{device_folder}/gpu_metrics"
         self._linked = linked
         self._missing = False
@@ -335,6 +370,7 @@ class GpuMetrics:
         """Whether amd-smi measures nothing that the driver's files do not contain."""
         self.places: set[str] = set()  # of the draft, that come from the table
         self._has_links = False
+        self._remotes: Mapping[int, str] = {}  # by index of the link
         self._energy_wraps = False
         self._replays: int | None = None
 
@@ -369,9 +405,14 @@ class GpuMetrics:
             draft.miss("energy_joules", AbsenceReason.NOT_SUPPORTED)
         self._miss_all(draft, AbsenceReason.NO_SAMPLE)
         if self._linked:
-            draft.links = _links(table.values)
+            draft.links = self._with_remotes(_links(table.values), draft.values.get("pci_address"))
             self._has_links |= bool(draft.links)
         self._replays = table.values.get("replay", (None,))[0]
+
+    def _with_remotes(self, links: tuple[Link, ...], own_address: str | None) -> tuple[Link, ...]:
+        if any(link.index not in self._remotes for link in links):
+            self._remotes = _remotes(self._folder, own_address, links)
+        return tuple(replace(link, remote=self._remotes.get(link.index)) for link in links)
 
     def take_replays(self, draft: AmdDraft) -> None:
         """The driver has a file for PCIe replays, too. It counts differently on some chips, and is used if it
