@@ -1,6 +1,7 @@
 """AMD's tools as the only source, and as an addition to the driver's files."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +346,34 @@ def test_amd_smi_measures_only_what_no_table_contains(
         time.sleep(0.05)
     assert ("metric" in runs_of(tmp_path)) is measures
     assert "static" not in runs_of(tmp_path)
+
+
+@pytest.mark.parametrize("state", ["lost", "suspended"])
+def test_amd_smi_does_not_measure_for_a_gpu_that_is_not_read(
+    tmp_path: Path, watch_folder: "Watch", state: str
+) -> None:
+    """Its values would not be used, and amd-smi may wake it or hang."""
+    for number in range(3):
+        files = {"gpu_busy_percent": "5", "hwmon/hwmon1/temp2_label": "junction"}
+        folder = lay_out_gpu(tmp_path, files, card=number, pci=f"0000:0{number}:00.0")
+        if number != 1:
+            (folder / "gpu_metrics").write_bytes(SERVER_TABLE)
+        elif state == "suspended":
+            write(folder, {"power/runtime_status": "suspended"})
+        else:  # a file that cannot be read
+            (folder / "gpu_busy_percent").unlink()
+            (folder / "gpu_busy_percent").mkdir()
+    watched = watch_folder(amd_smi=counting(tmp_path, answers(tmp_path, static=STATIC, metric=METRIC)))
+    watched.with_tool()
+    states = {device.health.state for device in watched.read().devices}
+    assert (HealthState.LOST in states) is (state == "lost")
+    renamed = [{**entry, "asic": {"market_name": "AMD Instinct MI300A"}} for entry in STATIC]
+    answers(tmp_path, static=renamed)
+    (tmp_path / "runs").unlink()
+    shutil.rmtree(tmp_path / "sys/class/drm/card2")  # names are read again
+    watched.until(lambda result: result.devices[0].model == "AMD Instinct MI300A")
+    runs = runs_of(tmp_path)
+    assert "metric" not in runs[runs.index("static") :]
 
 
 def test_names_are_read_again_if_a_gpu_was_added(tmp_path: Path, watch_folder: "Watch") -> None:

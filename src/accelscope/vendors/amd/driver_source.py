@@ -68,9 +68,7 @@ class DriverSource:
             cards, {key for key, gpu in self._gpus.items() if not gpu.shows_power}
         )
         slots = {card.id: slot_of(card.pci_address or "") for card in cards}
-        measures = not all(
-            card.id in self._gpus and self._gpus[card.id].metrics.replaces_tool for card in cards
-        )
+        measures = any(card.id not in self._gpus or self._gpus[card.id].needs_tool for card in cards)
         self._tools.expect(frozenset(slots.values()), measures=measures)
         report, failures = self._tools.latest(alone=False, until=until)
         tool_devices: Mapping[str, Device] = {}

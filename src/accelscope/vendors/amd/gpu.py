@@ -165,6 +165,7 @@ class Gpu:
         self._clock = clock
         self._sensors = Sensors(card.folder)
         self._errors = ErrorCounters(card.folder)
+        self.needs_tool = True  # for measured values that the driver's files do not contain
         self.shows_power = True  # False for a die whose module reports power at the other die
         self.metrics = GpuMetrics(card.folder, linked=card.xgmi_hive not in (None, "0"))
         self._missing: set[str] = set()  # files that this GPU does not have; they are not tried again
@@ -175,6 +176,7 @@ class Gpu:
     def read(self, context: GpuContext) -> Reading:
         """Raises DeviceLost."""
         draft = self._identity(context)
+        self.needs_tool = False  # for a GPU that is suspended or lost
         if read_optional(f"{self.card.folder}/power/runtime_status") in _SUSPENDED_STATES:
             return Reading(self._suspended_device(draft, context))
         now = self._clock()
@@ -184,6 +186,7 @@ class Gpu:
         self._take_levels(draft, now)
         self._sensors.take(draft, self.metrics.places, now)
         refused = self._reads_refused(draft)
+        self.needs_tool = not self.metrics.replaces_tool
         errors = self._errors.take(draft, now)
         self._share_power(draft, context)
         draft.partitions = self._partitions(context, draft)
