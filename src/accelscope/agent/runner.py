@@ -104,6 +104,7 @@ class Runner:
         self._survey_error: ReaderError | None = None
         self._known: dict[str, Device] = {}
         self._error_dates: dict[str, ErrorDates] = {}  # by the ids in `_known`
+        self._began: dict[str, tuple[HealthState, str | None, float]] = {}  # states that are not ok, by id
         self._last_result: Result | None = None  # at the end of the last pass
         self._tally = _Tally()
         self._pass_started: float | None = None
@@ -278,8 +279,22 @@ class Runner:
             error = _INCOMPLETE
         for device in missing:
             devices.append(lost_device(device, _NOT_LISTED) if error is None else stale_device(device, error))
+        devices = [self._with_since(device) for device in devices]
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
+
+    def _with_since(self, device: Device) -> Device:
+        """Adds when the state of health began."""
+        health = device.health
+        if health.state is HealthState.OK:
+            self._began.pop(device.id, None)
+            return device
+        state, cause, since = self._began.get(device.id, (None, None, 0.0))
+        if (state, cause) != (health.state, health.cause):
+            since = self._clock()
+            if len(self._began) < _MOST_KNOWN_DEVICES or device.id in self._began:
+                self._began[device.id] = (health.state, health.cause, since)
+        return replace(device, health=replace(health, since=since))
 
     def _has_unread_devices(self) -> bool:
         """Whether the running pass still has to read a key that was never read."""
@@ -381,12 +396,14 @@ def _identity_only(device: Device, health: Health) -> Device:
 
 def stale_device(device: Device, error: ReaderError) -> Device:
     """A device that could not be read. Its health is unknown, not critical."""
-    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}"))
+    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}", cause=error.reason))
 
 
 def lost_device(device: Device, error: ReaderError) -> Device:
     """A device that the driver reports as lost, or no longer lists."""
-    return _identity_only(device, Health(HealthState.LOST, f"{error.reason}: {error}"))
+    return _identity_only(
+        device, Health(HealthState.LOST, f"{error.reason}: {error}", cause="lost", origin="hardware")
+    )
 
 
 def unidentified_device(vendor: Vendor, key: str, keys: list[str]) -> Device:

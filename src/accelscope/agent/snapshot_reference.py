@@ -183,6 +183,7 @@ _UNITS = {
     "at": "time",
     "last_success": "time",
     "last_seen": "time",
+    "since": "time",
 }
 _TYPES = {
     str: "text",

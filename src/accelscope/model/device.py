@@ -30,6 +30,22 @@ class Health:
     """Human-readable reason for the state."""
     vendor_word: str | None = None
     """The state in the driver's own words: `OK`, `Alarm`."""
+    cause: str | None = None
+    """The one cause of the state, as a keyword: `xid_48`, `row_remap_failed`, `lost`."""
+    action: str | None = None
+    """What to do first."""
+    origin: str | None = None
+    """Where the cause is: `hardware`, `driver`, `application` or `environment`. Absent: not known."""
+    since: float | None = None
+    """Unix time at which this state with this cause began."""
+    until: str | None = None
+    """What ends the state: `reset`, `driver_reload`, `reboot`, `replacement`, or `condition`: the end of the
+    condition itself."""
+
+    @property
+    def meaning(self) -> str | None:
+        """The part of the reason that is the same each time: the text before `: `."""
+        return None if self.reason is None else self.reason.partition(": ")[0]
 
 
 UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)

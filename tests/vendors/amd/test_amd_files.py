@@ -322,19 +322,41 @@ def test_all_bad_pages_are_counted_if_one_read_returns_only_some(
 
 
 @pytest.mark.parametrize(
-    ("celsius", "health"),
+    ("celsius", "expected"),
     [
-        (99, Health(HealthState.OK)),
-        (100, Health(HealthState.WARNING, "100 °C, at the slowdown limit of 100 °C")),
-        (104, Health(HealthState.WARNING, "104 °C, above the slowdown limit of 100 °C")),
-        (115, Health(HealthState.CRITICAL, "115 °C, above the shutdown limit of 105 °C")),
+        (99, (HealthState.OK, None, None)),
+        (
+            100,
+            (
+                HealthState.WARNING,
+                "temperature_slowdown",
+                "at the slowdown temperature: 100 °C, limit 100 °C",
+            ),
+        ),
+        (
+            104,
+            (
+                HealthState.WARNING,
+                "temperature_slowdown",
+                "above the slowdown temperature: 104 °C, limit 100 °C",
+            ),
+        ),
+        (
+            115,
+            (
+                HealthState.CRITICAL,
+                "temperature_shutdown",
+                "above the shutdown temperature: 115 °C, limit 105 °C",
+            ),
+        ),
     ],
 )
 def test_temperature_above_a_limit_determines_the_health(
-    tmp_path: Path, celsius: int, health: Health
+    tmp_path: Path, celsius: int, expected: tuple[HealthState, str | None, str | None]
 ) -> None:
     lay_out_gpu(tmp_path, {**HEALTHY, "hwmon/hwmon7/temp1_input": f"{celsius}000"})
-    assert only_device(tmp_path).health == health
+    health = only_device(tmp_path).health
+    assert (health.state, health.cause, health.reason) == expected
 
 
 @pytest.mark.parametrize("reason", THROTTLES)
@@ -344,7 +366,8 @@ def test_throttling_that_the_alert_reports_is_a_warning(reason: str) -> None:
     )
     health = assess_health(device, now=0.0)
     if reason in FAULT_THROTTLES:
-        assert health == Health(HealthState.WARNING, f"throttled by heat or power supply: {reason}")
+        assert (health.state, health.cause) == (HealthState.WARNING, "throttled")
+        assert health.reason == f"throttled by heat or power supply: {reason}"
     else:
         assert health == Health(HealthState.OK)
 

@@ -644,10 +644,20 @@ export interface GpuSummary {
 }
 
 export interface Health {
+  /** What to do first. */
+  action: string | null;
+  /** The one cause of the state, as a keyword: `xid_48`, `row_remap_failed`, `lost`. */
+  cause: string | null;
+  /** Where the cause is: `hardware`, `driver`, `application` or `environment`. Null: not known. */
+  origin: string | null;
   /** Human-readable reason for the state. */
   reason: string | null;
+  /** Unix time at which this state with this cause began. */
+  since: number | null;
   /** State, on one scale for all vendors. */
   state: HealthState;
+  /** What ends the state: `reset`, `driver_reload`, `reboot`, `replacement`, or `condition`: the end of the condition itself. */
+  until: string | null;
   /** The state in the driver's own words: `OK`, `Alarm`. */
   vendor_word: string | null;
 }

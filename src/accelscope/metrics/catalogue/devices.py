@@ -39,6 +39,14 @@ def _info(d: Device) -> list[tuple[tuple[str, ...], float]]:
     return [(tuple(fact or "" for fact in facts), 1.0)]
 
 
+def _health_cause(d: Device) -> list[tuple[tuple[str, ...], float]]:
+    health = d.health
+    if health.state is HealthState.OK:
+        return []
+    texts = (health.cause, health.meaning, health.action, health.origin)
+    return [((health.state.value, *(text or "" for text in texts)), 1.0)]
+
+
 _NO_PCIE = Pcie()
 
 
@@ -95,6 +103,19 @@ DEVICES: tuple[Family, ...] = (
         "1 for the current health state of the device, 0 for the others.",
         ("state",),
         lambda d: [((state.value,), d.health.state is state) for state in HealthState],
+    ),
+    device.series(
+        "accelerator_health_cause_info",
+        "",
+        "Cause of a health state that is not ok, as labels; the value is always 1.",
+        ("state", "cause", "reason", "action", "origin"),
+        _health_cause,
+    ),
+    device(
+        "accelerator_health_since_timestamp_seconds",
+        "seconds",
+        "Unix time at which the current health state with its cause began; only while it is not ok.",
+        lambda d: None if d.health.state is HealthState.OK else d.health.since,
     ),
     device(
         "accelerator_last_read_timestamp_seconds",

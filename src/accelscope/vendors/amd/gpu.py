@@ -49,11 +49,13 @@ def _find_problems(
     if bad_pages is not None and bad_pages.failed:
         yield Health(
             HealthState.CRITICAL,
-            f"{_count_pages(bad_pages.failed)} could not be retired; the board must be replaced",
+            f"memory pages could not be retired: {_count_pages(bad_pages.failed)}",
+            cause="page_retirement_failed",
+            origin="hardware",
         )
     shutdown = _exceeded_limit(device, device.temperature_shutdown_celsius, "shutdown")
     if shutdown is not None:
-        yield Health(HealthState.CRITICAL, shutdown)
+        yield Health(HealthState.CRITICAL, shutdown, cause="temperature_shutdown", origin="environment")
     recent = sorted(
         error.code
         for error in device.errors
@@ -64,27 +66,37 @@ def _find_problems(
     )
     if recent:
         yield Health(
-            HealthState.CRITICAL, f"uncorrectable errors in the last 10 minutes: {', '.join(recent)}"
+            HealthState.CRITICAL,
+            f"uncorrectable errors in the last 10 minutes: {', '.join(recent)}",
+            cause=f"ras_{recent[0].removesuffix('.ue')}",
+            origin="hardware",
         )
     if refused:
         yield Health(
             HealthState.WARNING,
             "the driver returns no data; the GPU is being reset or is changing its power state",
+            cause="driver_error",
+            origin="driver",
         )
     if device.health != UNKNOWN_HEALTH:
         yield device.health  # as a tool reports it
     if bad_pages is not None and bad_pages.pending:
         yield Health(
-            HealthState.WARNING, f"{_count_pages(bad_pages.pending)} to be retired at the next GPU reset"
+            HealthState.WARNING,
+            f"memory pages wait for retirement at the next GPU reset: {_count_pages(bad_pages.pending)}",
+            cause="page_retirement_pending",
+            origin="hardware",
         )
     if any(count.severity == "uncorrected" and count.block is None and count.count for count in device.ecc):
-        yield Health(HealthState.WARNING, "uncorrectable errors since the driver was loaded")
+        reason = "uncorrectable errors since the driver was loaded"
+        yield Health(HealthState.WARNING, reason, cause="ecc_uncorrected", origin="hardware")
     throttles = sorted(t.reason for t in device.throttles if t.active and t.reason in FAULT_THROTTLES)
     if throttles:
-        yield Health(HealthState.WARNING, f"throttled by heat or power supply: {', '.join(throttles)}")
+        reason = f"throttled by heat or power supply: {', '.join(throttles)}"
+        yield Health(HealthState.WARNING, reason, cause="throttled", origin="environment")
     slowdown = _exceeded_limit(device, device.temperature_slowdown_celsius, "slowdown")
     if slowdown is not None:
-        yield Health(HealthState.WARNING, slowdown)
+        yield Health(HealthState.WARNING, slowdown, cause="temperature_slowdown", origin="environment")
 
 
 def _count_pages(count: int) -> str:
@@ -95,7 +107,8 @@ def _exceeded_limit(device: Device, limit: float | None, name: str) -> str | Non
     celsius = device.temperature_celsius
     if celsius is None or limit is None or not celsius >= limit > 0:
         return None
-    return f"{celsius:g} °C, {'at' if celsius == limit else 'above'} the {name} limit of {limit:g} °C"
+    where = "at" if celsius == limit else "above"
+    return f"{where} the {name} temperature: {celsius:g} °C, limit {limit:g} °C"
 
 
 _SUSPENDED_STATES = ("suspended", "suspending")

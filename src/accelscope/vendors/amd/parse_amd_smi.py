@@ -215,7 +215,9 @@ def _take_link_errors(draft: AmdDraft, gpu: Tree) -> None:
     status = quantities.text_of(documents.at(gpu, "xgmi_err")) or ""
     if quantities.absence(status) is None and status.casefold() not in _XGMI_OK:
         word = status[:100]
-        draft.health = Health(HealthState.WARNING, f"XGMI link errors: {word}", word)
+        draft.health = Health(
+            HealthState.WARNING, f"XGMI link errors: {word}", word, "xgmi_errors", origin="hardware"
+        )
 
 
 # `amd-smi static`: identity and limits of each GPU.

@@ -72,7 +72,8 @@ def health_of(word: str, information: str | None = None) -> Health:
     if state is HealthState.OK:
         return Health(state, vendor_word=bare)
     reason = f"the driver reports {bare}" if bare else "the driver reports no health state"
-    return Health(state, f"{reason}: {information}" if information else reason, bare or None)
+    cause = "not_reported" if state is HealthState.UNKNOWN else "driver_alarm"
+    return Health(state, f"{reason}: {information}" if information else reason, bare or None, cause)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from accelscope.model import (
     Device,
     EccCount,
     ErrorCount,
+    Health,
     Process,
     ProcessType,
     Rail,
@@ -306,6 +307,9 @@ def _take_health(draft: AscendDraft, block: Block) -> None:
         else:
             found[code[1].upper()] = None
     draft.values["errors"] = tuple(ErrorCount(ERROR_KIND, code, 1) for code in found)
+    health: Health = draft.values["health"]
+    if found and health.cause is not None:
+        draft.values["health"] = replace(health, cause=f"ascend_{min(found)}")
 
 
 def _information(block: Block) -> str | None:

@@ -46,11 +46,15 @@ def health_of(
     driver's."""
     if alive is False:
         return Health(
-            HealthState.CRITICAL, "the driver reports that the card is not alive", reported.vendor_word
+            HealthState.CRITICAL,
+            "the driver reports that the card is not alive",
+            reported.vendor_word,
+            "not_alive",
         )
     if alive is None and reported.state is not HealthState.OK:
         reason = reported.reason or "neither the driver nor a tool reports whether the card is alive"
-        return Health(reported.state, reason, reported.vendor_word)
+        cause = "not_alive" if reported.state is HealthState.CRITICAL else "not_reported"
+        return Health(reported.state, reason, reported.vendor_word, cause)
     recent = sorted(
         error.code
         for error in errors
@@ -62,8 +66,10 @@ def health_of(
     if recent:
         return Health(
             HealthState.WARNING,
-            f"{', '.join(recent)} in the last ten minutes",
+            f"errors in the last ten minutes: {', '.join(recent)}",
             vendor_word=reported.vendor_word,
+            cause=recent[0].lower(),
+            origin="hardware",
         )
     slowed = sorted(t.reason for t in throttles if t.active and t.reason in _HARDWARE_SLOWDOWNS)
     if slowed:
@@ -71,6 +77,8 @@ def health_of(
             HealthState.WARNING,
             f"slowed down by hardware: {', '.join(slowed)}",
             vendor_word=reported.vendor_word,
+            cause="throttled",
+            origin="environment",
         )
     return Health(HealthState.OK, vendor_word=reported.vendor_word)
 

@@ -362,7 +362,9 @@ def message_health(message: Message) -> Health:
         "reset_required": HealthState.CRITICAL,
         "inforom_corrupted": HealthState.WARNING,
     }.get(message.reason, HealthState.UNKNOWN)
-    return Health(state, reason=message.text)
+    return Health(
+        state, reason=message.text, cause={"device_lost": "lost"}.get(message.reason, message.reason)
+    )
 
 
 def _cause(words: str, *, about_device: bool) -> str:

@@ -131,12 +131,13 @@ def assess_health(
 
 def failed_queries(failed: int, total: int) -> Health:
     reason = f"the driver returned an error for {failed} of {total} values"
-    return Health(HealthState.CRITICAL, reason, "Unknown Error")
+    return Health(HealthState.CRITICAL, reason, "Unknown Error", "driver_error")
 
 
 def recovery_requested(action: str) -> Health:
     """`action` is the driver's name for it."""
-    return Health(HealthState.CRITICAL, f"the driver requests a recovery action: {action}", action)
+    reason = f"the driver requests a recovery action: {action}"
+    return Health(HealthState.CRITICAL, reason, action, "reset_required")
 
 
 def with_health(device: Device, now: float) -> Device:
@@ -165,9 +166,10 @@ def _problems(
 ) -> Iterator[Health]:
     """All problems, worst first."""
     if remapped is not None and remapped.failed:
-        yield Health(HealthState.CRITICAL, "a memory row could not be remapped: replace the board")
+        reason = "a memory row could not be remapped"
+        yield Health(HealthState.CRITICAL, reason, cause="row_remap_failed", origin="hardware")
     if recovery_action in _RECOVERY_ACTIONS:
-        yield Health(HealthState.CRITICAL, _RECOVERY_ACTIONS[recovery_action])
+        yield Health(HealthState.CRITICAL, _RECOVERY_ACTIONS[recovery_action], cause="reset_required")
     elif recovery_action is not None and recovery_action != _NO_RECOVERY:
         yield recovery_requested(str(recovery_action))
     recent = sorted(
@@ -179,14 +181,19 @@ def _problems(
         and now - e.last_seen < XID_IS_RECENT_SECONDS
     )
     if recent:
-        yield Health(HealthState.WARNING, f"XID {', '.join(recent)} in the last 10 minutes")
+        reason = f"hardware error: XID {', '.join(recent)} in the last 10 minutes"
+        yield Health(HealthState.WARNING, reason, cause=f"xid_{recent[0]}", origin="hardware")
     if remapped is not None and remapped.pending:
-        yield Health(HealthState.WARNING, "row remapping is pending until the next GPU reset")
+        reason = "row remapping is pending until the next GPU reset"
+        yield Health(HealthState.WARNING, reason, cause="row_remap_pending", origin="hardware")
     if any(e.severity == "uncorrected" and not e.lifetime and e.block is None and e.count for e in ecc):
-        yield Health(HealthState.WARNING, "uncorrected memory errors since the driver was loaded")
+        reason = "uncorrected memory errors since the driver was loaded"
+        yield Health(HealthState.WARNING, reason, cause="ecc_uncorrected", origin="hardware")
     active = {throttle.reason for throttle in throttles if throttle.active} & FAULT_THROTTLES
     if active:
-        yield Health(HealthState.WARNING, _throttle_text(active))
+        power_only = active == {"hw_power_brake_slowdown"}
+        cause = "power_brake" if power_only else "throttled"
+        yield Health(HealthState.WARNING, _throttle_text(active), cause=cause, origin="environment")
 
 
 def _throttle_text(active: Set[str]) -> str:
@@ -284,9 +291,9 @@ class NvidiaDraft(DeviceDraft):
         """A problem that the driver itself reports. Otherwise unknown: `with_health` decides later."""
         reasons = list(self.absences.values())
         if AbsenceReason.LOST in reasons:
-            return Health(HealthState.LOST, LOST_TEXT, "GPU is lost")
+            return Health(HealthState.LOST, LOST_TEXT, "GPU is lost", "lost")
         if AbsenceReason.RESET_REQUIRED in reasons:
-            return Health(HealthState.CRITICAL, RESET_TEXT, "GPU requires reset")
+            return Health(HealthState.CRITICAL, RESET_TEXT, "GPU requires reset", "reset_required")
         absent = [reason for place, reason in self.absences.items() if place not in _DESCRIPTIVE]
         total = len(absent) + sum(place not in _DESCRIPTIVE for place in self.values)
         failed = absent.count(AbsenceReason.DRIVER_ERROR)

@@ -11,6 +11,8 @@ from typing import Any
 Labels = Mapping[str, str]
 Take = Callable[["SeriesDraft", Labels, float], None]
 
+HEALTH_CAUSE_LABELS = ("cause", "reason", "action", "origin")
+
 _LARGEST = 2.0**63  # larger values are not converted to integers
 
 
@@ -66,6 +68,11 @@ def word(name: str, label: str) -> Take:
             draft.values[name] = text(labels, label)
 
     return take
+
+
+def _health_cause(draft: SeriesDraft, labels: Labels, value: float) -> None:
+    if value > 0:
+        draft.part("health").update({name: text(labels, name) for name in HEALTH_CAUSE_LABELS})
 
 
 def by_label(label: str, names: Mapping[str, str]) -> Take:
@@ -163,6 +170,7 @@ def _error(name: str, *, counted: bool) -> Take:
 DEVICE_ROWS: Mapping[str, Take] = {
     "accelerator_up": flag("stale", meaning=False),
     "accelerator_last_read_timestamp_seconds": number("read_at"),
+    "accelerator_health_since_timestamp_seconds": part_of("health", "since"),
     "accelerator_utilization_ratio": number("utilization_ratio"),
     "accelerator_memory_busy_ratio": number("memory_utilization_ratio"),
     "accelerator_memory_total_bytes": whole("memory_total_bytes"),
@@ -186,6 +194,7 @@ DEVICE_ROWS: Mapping[str, Take] = {
 # Families with a series for each possible state, of which the active ones are 1.
 DEVICE_STATES: Mapping[str, Take] = {
     "accelerator_health": word("health", "state"),
+    "accelerator_health_cause_info": _health_cause,
     "accelerator_throttled": member_of("throttles", "active", texts={"reason": "reason"}, convert=bool),
 }
 

@@ -96,7 +96,7 @@ def device_of(id_: str, facts: Labels, draft: SeriesDraft, partitions: Iterable[
         id=id_,
         index=index(facts, "index"),
         numa_node=index(facts, "numa_node"),
-        health=Health(state),
+        health=Health(state, **draft.parts.get("health", {})),
         partitions=tuple(sorted(partitions, key=lambda partition: partition.id)),
         **values,
     )

@@ -62,10 +62,10 @@ DEVICES = (
 )
 DEVICE_LABELS = (
     *("device", "partition", "state", "reason", "engine", "pipe", "core", "sensor", "bound", "rail", "fan"),
-    *("clock", "kind", "link", "severity", "block", "code"),
+    *("clock", "kind", "link", "severity", "block", "code", "cause", "action", "origin"),
 )
 _ROW_LABELS = ("device", "fan", "severity", "block", "kind", "code")
-_STATE_LABELS = ("device", "state", "reason")
+_STATE_LABELS = ("device", "state", *families.HEALTH_CAUSE_LABELS)
 
 WORKLOADS = (
     *(families.POD_INFO, families.POD_ALLOCATED, *families.POD_ROWS),
