@@ -108,6 +108,15 @@ def test_a_healthy_node_is_one_line_for_each_tool(
         assert details["independent"] == (tool != "npu-smi")
 
 
+def test_links_are_compared_by_the_gpu_at_the_other_end(build: Build) -> None:
+    """amd-smi numbers them by GPU, the driver by port."""
+    amd_smi, _ = checked(build("amd-mi300x8"))
+    links = {field: n for field, n in amd_smi.details["fields"].items() if field.startswith("links.")}
+    names = ("active", "bytes_per_second", "receive_bytes_total", "transmit_bytes_total")
+    assert links == {f"links.xgmi.*.{name}": 56 for name in names}
+    assert "links" not in str(amd_smi.details["not_compared"]["only_tool"])
+
+
 def test_a_tool_that_is_the_source_of_the_reader_is_named_as_such(build: Build) -> None:
     [finding] = checked(build("ascend-910b-x8"))
     assert "npu-smi is also the reader's source" in finding.found
@@ -168,6 +177,7 @@ def test_a_bent_file_is_reported_with_both_values(
             r"s/(<multiprocessor_count>)[0-9]+/\13/",
             "partitions.*.multiprocessors",
         ),
+        ("amd-mi300x8", "amd-smi", r's/"U"/"D"/', "links.xgmi.*.active"),
         ("amd-mi250", "rocm-smi", r's/("VRAM Total Memory \(B\)": ")/\19/g', "memory_total_bytes"),
         ("ascend-910b-x8", "npu-smi", r"s/^(\s*NPU Real-time Power\(W\)\s*:).*/\1 999.0/", "power_watts"),
         ("furiosa-warboy", "furiosactl", r's/"[0-9.]+ ?W"/"999 W"/', "power_watts"),
@@ -179,7 +189,8 @@ def test_a_bent_answer_is_reported_with_both_values(
 ) -> None:
     node = build(name)
     findings = checked(node, **bend_answer(node, tool, f"sed -E '{change}'"))
-    fields = {re.sub(r"\.gi[0-9]+\.ci[0-9]+", ".*", entry["field"]) for entry in differences(findings)}
+    numbers = r"\.gi[0-9]+\.ci[0-9]+|\.[0-9]+"
+    fields = {re.sub(numbers, ".*", entry["field"]) for entry in differences(findings)}
     assert field in fields, findings
     assert fields <= {field, "memory_used_ratio"}
     warnings = [finding for finding in findings if finding.severity == "warning"]

@@ -58,6 +58,7 @@ class ToolCommand:
 
     forms: tuple[tuple[str, ...], ...]
     parse: Callable[[str], ParseResult]
+    suits: Callable[[str | None], bool] = lambda _: True  # the versions of the tool that it is for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +250,8 @@ class _Rounds:
         outputs: list[_Output] = []
         devices = [device for device in self._before.devices if not device.stale]
         for number, command in enumerate(self._tool.commands(devices)):
+            if not command.suits(self.result.version):
+                continue
             try:
                 outputs.append(self._output(number, command))
             except ReaderError as error:

@@ -420,6 +420,11 @@ def test_a_stopped_clock_of_static_is_zero() -> None:
     assert (clock.hertz, clock.max_hertz) == (0.0, None)
 
 
+def links_of(text: str) -> dict[int | None, tuple[Link, ...]]:
+    """By the index of the GPU, without GPUs that have none."""
+    return {gpu.index: gpu.links for gpu in parse_amd_smi.parse_links(text).devices if gpu.links}
+
+
 def test_links_are_parsed_with_their_states() -> None:
     entry = {
         "gpu": 0,
@@ -446,11 +451,9 @@ def test_links_are_parsed_with_their_states() -> None:
         [{**entry, "link_status": ["X", "D"]}],
         {"xgmi_metric": [entry], "link_status": [states]},
     ):
-        assert parse_amd_smi.parse_links(json.dumps(document)) == {0: (link,)}
-    assert parse_amd_smi.parse_links(json.dumps([{"gpu": 0, "link_status": ["U"]}])) == {
-        0: (Link("xgmi", 0, active=True),)
-    }
-    assert parse_amd_smi.parse_links("no JSON") == {}
+        assert links_of(json.dumps(document)) == {0: (link,)}
+    assert links_of(json.dumps([{"gpu": 0, "link_status": ["U"]}])) == {0: (Link("xgmi", 0, active=True),)}
+    assert links_of("no JSON") == {}
 
 
 def test_port_states_are_not_used_as_link_states() -> None:
@@ -473,16 +476,16 @@ def test_port_states_are_not_used_as_link_states() -> None:
     ports = [{"gpu": 0, "bdf": gpus[0], "link_status": ["U", "D", "D"]}]
     links = [{"gpu": 0, "bdf": gpus[0], "link_status": ["SELF", "U", "D"]}]
     wrapped = {"xgmi_metric": [entries], "link_port_status": ports}
-    found = parse_amd_smi.parse_links(json.dumps(wrapped))[0]
+    found = links_of(json.dumps(wrapped))[0]
     assert [(link.remote, link.active) for link in found] == [(gpus[1], None), (gpus[2], None)]
     for document in (
         {**wrapped, "link_status": links},
         {"link_status": links, **wrapped},
         {**wrapped, "link_status": [links]},
     ):
-        found = parse_amd_smi.parse_links(json.dumps(document))[0]
+        found = links_of(json.dumps(document))[0]
         assert [(link.remote, link.active) for link in found] == [(gpus[1], True), (gpus[2], False)]
-    assert parse_amd_smi.parse_links(json.dumps({"link_port_status": ports})) == {}
+    assert links_of(json.dumps({"link_port_status": ports})) == {}
 
 
 def test_a_link_without_traffic_has_its_state() -> None:
@@ -491,9 +494,9 @@ def test_a_link_without_traffic_has_its_state() -> None:
     links = [{"gpu": n, "bdf": bdf, "read": "N/A", "write": "N/A"} for n, bdf in enumerate(gpus)]
     entry = {"gpu": 0, "bdf": gpus[0], "link_metrics": {"links": links}}
     document = {"xgmi_metric": [entry], "link_status": [{"gpu": 0, "link_status": ["SELF", "D", "N/A"]}]}
-    [link] = parse_amd_smi.parse_links(json.dumps(document))[0]
+    [link] = links_of(json.dumps(document))[0]
     assert (link.index, link.remote, link.active) == (1, gpus[1], False)
-    assert parse_amd_smi.parse_links(json.dumps({"xgmi_metric": [entry]})) == {}
+    assert links_of(json.dumps({"xgmi_metric": [entry]})) == {}
 
 
 def test_a_pci_id_is_not_a_model_name() -> None:

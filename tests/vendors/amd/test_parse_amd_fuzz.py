@@ -159,8 +159,8 @@ def test_any_text_gives_only_values_that_it_contains(source: str, text: str) -> 
 
 @given(text=TEXTS)
 def test_any_text_is_accepted_as_links(text: str) -> None:
-    for links in parse_amd_smi.parse_links(text).values():
-        for _, value in numbers(links):
+    for device in parse_amd_smi.parse_links(text).devices:
+        for _, value in numbers(device.links):
             assert math.isfinite(value)
             assert value >= 0
 

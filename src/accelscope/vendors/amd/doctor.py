@@ -5,7 +5,10 @@ Advice is one or two sentences with the commands; INDEX stands for the index of 
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from accelscope.agent.settings import AgentSettings
@@ -13,14 +16,14 @@ from accelscope.doctor import vendors
 from accelscope.doctor.check import Check, Finding, Subject, error, join_words, note, ok, pluralize, warning
 from accelscope.doctor.cross_check import CheckedTool, CrossCheck, ToolCommand
 from accelscope.doctor.vendors import Hardware, VendorExamination
-from accelscope.model import Vendor
+from accelscope.model import Device, Link, Vendor
 from accelscope.parsing import ParseResult
 from accelscope.vendors.amd import AMD_SMI, ROCM_SMI, parse_amd_smi, parse_rocm_smi
 from accelscope.vendors.amd.documents import find_error
 from accelscope.vendors.amd.drm import Cards, ComputeDriver, driver_loaded, driver_version
 from accelscope.vendors.amd.processes import OpenFiles
 from accelscope.vendors.common.contract import Paths, ReaderError
-from accelscope.vendors.common.cross_check import KnownDifference
+from accelscope.vendors.common.cross_check import KnownDifference, Matcher
 from accelscope.vendors.common.files import DISPLAY_CLASS, PROCESSING_CLASS, PciDevice, entries, pci_devices
 from accelscope.vendors.common.tool import Tool, find_program
 
@@ -351,14 +354,74 @@ _KNOWN = (
         of=lambda gpu: bool(gpu.partitions),
     ),
 )
+_NUMBERS_LINKS = re.compile(r"2[0-3]\.|24\.[0-5]\.")  # up to ROCm 6.1
+
+
+def _amd_smi_commands(devices: Sequence[Device]) -> tuple[ToolCommand, ...]:
+    commands = (
+        ToolCommand((("static", "--json"),), parse_amd_smi.parse_static),
+        ToolCommand((("metric", "--json"),), parse_amd_smi.parse_metric),
+    )
+    if not any(device.links for device in devices):
+        return commands
+    xgmi = (("xgmi", "--json"),)
+    return (
+        *commands,
+        ToolCommand(xgmi, _links_by_number, suits=_numbers_links),
+        ToolCommand(xgmi, _links_by_address(devices), suits=lambda version: not _numbers_links(version)),
+    )
+
+
+def _numbers_links(version: str | None) -> bool:
+    """Whether amd-smi prints, for the GPU with number n, the link n of the driver's table. Newer versions
+    print the link that leads to the GPU."""
+    return version is not None and _NUMBERS_LINKS.match(version) is not None
+
+
+def _links_by_number(text: str) -> ParseResult:
+    """Without the other end, which these versions mistake, and the bandwidth, which is that of PCIe."""
+    found = parse_amd_smi.parse_links(text)
+    return replace(
+        found,
+        devices=tuple(
+            replace(gpu, links=tuple(replace(link, remote=None, bytes_per_second=None) for link in gpu.links))
+            for gpu in found.devices
+        ),
+    )
+
+
+def _links_by_address(devices: Sequence[Device]) -> Callable[[str], ParseResult]:
+    """The tool numbers the links by GPU, the driver by port: they get the reader's numbers, by the GPU at the
+    other end. Where several links lead to a GPU, the tool prints their sum, which is not compared."""
+
+    def parsed(text: str) -> ParseResult:
+        found = parse_amd_smi.parse_links(text)
+        matcher = Matcher(devices)
+        return replace(
+            found,
+            devices=tuple(replace(gpu, links=_renumbered(gpu, matcher.match(gpu))) for gpu in found.devices),
+        )
+
+    return parsed
+
+
+def _renumbered(gpu: Device, of_reader: Device | None) -> tuple[Link, ...]:
+    own = () if of_reader is None else of_reader.links
+    links_to = Counter(link.remote for link in own)
+    numbers = {link.remote: link.index for link in own if link.remote and links_to[link.remote] == 1}
+    free = count(max((link.index + 1 for link in own), default=0))  # a link that the reader does not have
+    return tuple(
+        replace(link, index=numbers[link.remote] if link.remote in numbers else next(free), remote=None)
+        for link in gpu.links
+    )
+
+
 _CROSS_CHECK = CrossCheck(
     tools=(
         CheckedTool(
             setting=AMD_SMI,
-            commands=lambda _: (
-                ToolCommand((("static", "--json"),), parse_amd_smi.parse_static),
-                ToolCommand((("metric", "--json"),), parse_amd_smi.parse_metric),
-            ),
+            commands=_amd_smi_commands,
+            commands_text=("amd-smi static --json", "amd-smi metric --json", "amd-smi xgmi --json"),
             version=(("version",),),
             known=_KNOWN,
         ),

@@ -328,35 +328,41 @@ def _take_clock_levels(draft: AmdDraft, name: str, clock: Tree) -> None:
 
 # `amd-smi xgmi`: the links of each GPU to the others, with their state and traffic.
 
+XGMI = "amd-smi xgmi"
+
 _STATES = {"U": True, "D": False}  # up, down; X is no link; SELF is the GPU itself
 # A table of states in the order of the ports. The output does not contain where a port leads, so it is
 # ignored.
 _BY_PORT = "link_port_status"
 
 
-def parse_links(text: str) -> Mapping[int, tuple[Link, ...]]:
-    """By the index of the GPU. The tool prints a table of traffic and one of states. They are joined by the
+def parse_links(text: str) -> ParseResult:
+    """GPUs with only their links. The tool prints a table of traffic and one of states. They are joined by the
     position of a link, which is that of the other GPU."""
-    found: dict[int, list[Link]] = {}
-    entries, _ = documents.gpu_trees(text, Rejections(), leave_out=_BY_PORT)
-    for entry in entries:
-        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
-        if index is None:
-            continue
-        if "link_metrics" in entry:
-            own = pci_address(quantities.text_of(entry.get("bdf")) or "")
-            found[index] = _links(documents.group(entry, "link_metrics"), own)
-    for entry in entries:
-        index = quantities.count(quantities.text_of(entry["gpu"]) or "")
-        states = entry.get("link_status")
-        if index is not None and isinstance(states, list):
-            found[index] = _with_states(found.get(index, []), states)
-    existing = {index: tuple(filter(_exists, links)) for index, links in found.items()}
-    return {index: links for index, links in existing.items() if links}
+    rejected = Rejections()
+    found: dict[int, AmdDraft] = {}
+    entries, error = documents.gpu_trees(text, rejected, leave_out=_BY_PORT)
+    for key, read in (("link_metrics", _links), ("link_status", _with_states)):
+        for entry in entries:
+            index = quantities.count(quantities.text_of(entry["gpu"]) or "")
+            if index is None or key not in entry:
+                continue
+            draft = found.setdefault(index, AmdDraft())
+            draft.put("index", index)
+            documents.take(draft, entry, "bdf", "pci_address", pci_address)
+            draft.links = read(draft, entry)
+    for draft in found.values():
+        draft.links = tuple(filter(_exists, draft.links))
+    if not found and error is None:
+        error = documents.no_devices_error(text, XGMI)
+    return ParseResult(
+        devices=documents.build_devices(list(found.values())), error=error, rejected=rejected.listed()
+    )
 
 
-def _links(metrics: Tree, own: str | None) -> list[Link]:
+def _links(gpu: AmdDraft, entry: Tree) -> tuple[Link, ...]:
     """Links with their traffic. The list contains the GPU itself, with its own address, which is left out."""
+    metrics, own = documents.group(entry, "link_metrics"), gpu.values.get("pci_address")
     listed = metrics.get("links")
     rate = quantities.bits_per_second(quantities.text_of(metrics.get("max_bandwidth")) or "")
     links = []
@@ -376,7 +382,7 @@ def _links(metrics: Tree, own: str | None) -> list[Link]:
                 receive_bytes_total=read,
             )
         )
-    return [link for link in links if link.remote is None or link.remote != own]
+    return tuple(link for link in links if link.remote is None or link.remote != own)
 
 
 def _exists(link: Link) -> bool:
@@ -385,15 +391,18 @@ def _exists(link: Link) -> bool:
     return link.active is not None or any(amount is not None for amount in traffic)
 
 
-def _with_states(links: list[Link], states: list[object]) -> list[Link]:
+def _with_states(gpu: AmdDraft, entry: Tree) -> tuple[Link, ...]:
+    states = entry["link_status"]
+    if not isinstance(states, list):
+        return gpu.links
     active = {
         number: _STATES[state]
         for number, state in enumerate(states)
         if isinstance(state, str) and state in _STATES
     }
-    if not links:
-        return [Link("xgmi", number, active=up) for number, up in active.items()]
-    return [replace(link, active=active.get(link.index)) for link in links]
+    if not gpu.links:
+        return tuple(Link("xgmi", number, active=up) for number, up in active.items())
+    return tuple(replace(link, active=active.get(link.index)) for link in gpu.links)
 
 
 # `amd-smi process`: the processes of each GPU.

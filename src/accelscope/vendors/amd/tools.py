@@ -163,8 +163,9 @@ class AmdTools:
         devices = [_join(device, static.get(device.index)) for device in measured]
         failures: list[str] = []
         if any(map(_has_links, devices)):
-            links = parse_amd_smi.parse_links(self._run_optional(["xgmi", "--json"], failures))
-            devices = [replace(d, links=() if d.index is None else links.get(d.index, ())) for d in devices]
+            linked = parse_amd_smi.parse_links(self._run_optional(["xgmi", "--json"], failures)).devices
+            links = {device.index: device.links for device in linked}
+            devices = [replace(device, links=links.get(device.index, ())) for device in devices]
         processes: tuple[Process, ...] = ()
         if self._alone:
             # The error is ignored: the messages for "no processes" differ between versions.
