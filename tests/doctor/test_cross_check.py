@@ -178,6 +178,8 @@ def test_a_bent_file_is_reported_with_both_values(
             "partitions.*.multiprocessors",
         ),
         ("amd-mi300x8", "amd-smi", r's/"U"/"D"/', "links.xgmi.*.active"),
+        ("amd-mi300x8", "amd-smi", "s/MI300X/MI355X/", "model"),
+        ("amd-mi300-cpx", "amd-smi", r's/"gpu": 8,/"gpu": 99,/', "index"),
         ("amd-mi250", "rocm-smi", r's/("VRAM Total Memory \(B\)": ")/\19/g', "memory_total_bytes"),
         ("ascend-910b-x8", "npu-smi", r"s/^(\s*NPU Real-time Power\(W\)\s*:).*/\1 999.0/", "power_watts"),
         ("furiosa-warboy", "furiosactl", r's/"[0-9.]+ ?W"/"999 W"/', "power_watts"),
@@ -483,6 +485,29 @@ def test_errors_of_one_command_leave_the_others(build: Build) -> None:
     assert failed.found.startswith("not compared: amd-smi metric --json: ")
     assert (agreeing.name, agreeing.severity) == ("amd-smi", "ok")
     assert rocm_smi.name == "rocm-smi"
+
+
+@pytest.mark.parametrize(("version", "known"), [("24.5.2", True), ("24.6.2", False)])
+def test_a_known_mistake_of_a_version_is_no_warning(build: Build, version: str, known: bool) -> None:
+    node = build("amd-mi300x8")
+    real = node.agent_settings()["amd_smi_path"]
+    message = (
+        "UnboundLocalError: cannot access local variable 'bitrate' where it is not associated with a value"
+    )
+    bent = script(
+        Path(real).parent / "bent",
+        f"""case "$1" in
+        version) echo "AMDSMI Tool: {version}" ;;
+        xgmi) echo "{message}" >&2; exit 1 ;;
+        *) exec "{real}" "$@" ;;
+        esac""",
+    )
+    *failed, amd_smi, _ = checked(node, amd_smi_path=str(bent))
+    assert amd_smi.severity == "ok"
+    assert ("; `amd-smi xgmi --json` fails as expected: amd-smi 6.1 " in amd_smi.found) == known
+    assert [finding.found.partition(": U")[0] for finding in failed] == (
+        [] if known else ["not compared: amd-smi xgmi --json"]
+    )
 
 
 # --- the command ------------------------------------------------------------

@@ -326,20 +326,32 @@ def _tool_seconds(settings: AgentSettings) -> float:
 
 
 # The tools that the reader is compared with, without their gaps filled from them.
+
+_ROUNDED_UNIT = 15.3 / (1e6 / 65536)  # of the counter of energy
+_MOST_PARTITIONS = 8  # of a GPU
+_CHIP = re.compile(r"[a-z]*[0-9]{2,}[a-z]*")
+
+
+def _chips(name: str) -> set[str]:
+    """`mi300x` of `AMD Instinct MI300X` and of `MI300X-O`."""
+    return set(_CHIP.findall(name.casefold()))
+
+
 _KNOWN = (
     KnownDifference(
         fields=("model",),
         explanation="the driver's file contains the name of the board, the tool prints the market name",
+        applies=lambda reader, tool: bool(_chips(reader) & _chips(tool)),
     ),
     KnownDifference(
         fields=("energy_joules",),
         explanation="the tools multiply the counter by 15.3 µJ, its unit is 15.259 µJ",
-        applies=lambda reader, tool: 0 < tool - reader <= 0.004 * tool,
+        applies=lambda reader, tool: abs(tool - reader * _ROUNDED_UNIT) <= 0.001 * tool,
     ),
     KnownDifference(
         fields=("index",),
         explanation="the tools count each partition as a GPU",
-        applies=lambda reader, tool: reader < tool,
+        applies=lambda reader, tool: reader < tool <= reader * _MOST_PARTITIONS,
         of=lambda gpu: bool(gpu.partitions),
     ),
     KnownDifference(
@@ -350,11 +362,17 @@ _KNOWN = (
     KnownDifference(
         fields=("memory_total_bytes",),
         explanation="amd-smi prints the memory of the first partition",
-        applies=lambda reader, tool: tool < reader,
+        applies=lambda reader, tool: any(
+            abs(reader - tool * number) <= 0.01 * reader for number in range(2, _MOST_PARTITIONS + 1)
+        ),
         of=lambda gpu: bool(gpu.partitions),
     ),
 )
 _NUMBERS_LINKS = re.compile(r"2[0-3]\.|24\.[0-5]\.")  # up to ROCm 6.1
+_NO_LINKS = (
+    re.compile("UnboundLocalError: .*'bitrate'"),
+    "amd-smi 6.1 ends with an error if it does not know the driver's version of gpu_metrics",
+)
 
 
 def _amd_smi_commands(devices: Sequence[Device]) -> tuple[ToolCommand, ...]:
@@ -367,7 +385,7 @@ def _amd_smi_commands(devices: Sequence[Device]) -> tuple[ToolCommand, ...]:
     xgmi = (("xgmi", "--json"),)
     return (
         *commands,
-        ToolCommand(xgmi, _links_by_number, suits=_numbers_links),
+        ToolCommand(xgmi, _links_by_number, suits=_numbers_links, known_failure=_NO_LINKS),
         ToolCommand(xgmi, _links_by_address(devices), suits=lambda version: not _numbers_links(version)),
     )
 
