@@ -181,6 +181,10 @@ def _fill_proc(node: Path | None, target: Path) -> None:
                     copy.mkdir()
                 elif file.is_file():
                     copy.write_bytes(file.read_bytes())
+    release = target / "sys/kernel/osrelease"
+    if release.is_file():  # the node has another kernel
+        banner = Path(_REAL_PROC, "version").read_text()
+        (target / "version").write_text(banner.replace(os.uname().release, release.read_text().strip(), 1))
     for name in (*_PROC, str(os.getpid())):
         if not os.path.lexists(target / name):
             (target / name).symlink_to(f"{_REAL_PROC}/{name}")

@@ -24,6 +24,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 enum { DRM_MAJOR = 226, AMD = 0x1002, HBM = 6, GDDR6 = 9, DDR5 = 10 };
@@ -55,6 +56,16 @@ static int text_of(const char *folder, const char *name, char *text, size_t size
     text[length] = 0;
     fclose(file);
     return failed ? -1 : 0;
+}
+
+/* A driver of the kernel has the kernel's version, and the node may have another kernel than this machine. */
+int uname(struct utsname *names) {
+    int (*original)(struct utsname *) = (int (*)(struct utsname *))dlsym(RTLD_NEXT, "uname");
+    int result = original(names);
+    if (result == 0 &&
+        text_of("/proc/sys/kernel", "osrelease", names->release, sizeof names->release) == 0)
+        names->release[strcspn(names->release, "\n")] = 0;
+    return result;
 }
 
 static uint64_t number_of(const char *folder, const char *name, int base) {
