@@ -337,8 +337,8 @@ _BY_PORT = "link_port_status"
 
 
 def parse_links(text: str) -> ParseResult:
-    """GPUs with only their links. The tool prints a table of traffic and one of states. They are joined by the
-    position of a link, which is that of the other GPU."""
+    """GPUs with only their links. The tool prints a table of traffic and one of states. They are joined by
+    the position of a link, which is that of the other GPU."""
     rejected = Rejections()
     found: dict[int, AmdDraft] = {}
     entries, error = documents.gpu_trees(text, rejected, leave_out=_BY_PORT)
