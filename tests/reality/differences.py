@@ -1,28 +1,74 @@
 """Every known difference between what a program reports and what the agent reports about the same node.
 
-`right` is who is right. `holds` limits the entry to the difference that it explains: any other value of the
-same field still fails.
+`right` is who is right. `holds` limits an entry to the difference that it explains, and to a device in the
+state that explains it: any other value of the same field still fails. Every comparison checks that no entry
+also explains an equal value that changes or is missing.
 """
 
 import os
+from collections.abc import Callable
+from dataclasses import fields
 
-from tests.reality.comparison import Difference, Value
+from tests.reality.comparison import Difference, Finding
+
+from accelscope.model import Device, HealthState
 
 _ROUNDED_UNIT = 15.3 / (1e6 / 65536)  # of the counter of energy, in AMD's library
+_NAMES = [each.name for each in fields(Device)]
+_IDENTITY = frozenset(_NAMES[: _NAMES.index("health")])  # that a device keeps in every state
 
 
-def _nothing(theirs: Value, ours: Value) -> bool:
-    return ours is None
+def _measured(finding: Finding) -> bool:
+    """A value that the snapshot does not have, and that does not identify the device."""
+    return finding.ours is None and finding.path.partition(".")[0] not in _IDENTITY
 
 
-def _zero_for_unknown(theirs: Value, ours: Value) -> bool:
-    return theirs == 0 and ours is None
+def _lost(finding: Finding) -> bool:
+    values = finding.values
+    return _measured(finding) and values["stale"] is True and values["health.state"] == HealthState.LOST
 
 
-def _rounded(theirs: Value, ours: Value, *, per_joule: float) -> bool:
-    if not isinstance(theirs, int | float) or not isinstance(ours, int | float) or not ours:
-        return False
-    return abs(theirs / per_joule / ours / _ROUNDED_UNIT - 1) < 1e-4
+def _suspended(finding: Finding) -> bool:
+    return _measured(finding) and finding.values["health.vendor_word"] == "suspended"
+
+
+def _absent(*reasons: str) -> Callable[[Finding], bool]:
+    """The snapshot lists the value as absent for one of these reasons."""
+
+    def holds(finding: Finding) -> bool:
+        return finding.ours is None and finding.values.get(f"absent.{finding.path}.reason") in reasons
+
+    return holds
+
+
+def _zero_for_unknown(finding: Finding) -> bool:
+    return finding.theirs == 0 and finding.ours is None
+
+
+def _rounded(per_joule: float) -> Callable[[Finding], bool]:
+    def holds(finding: Finding) -> bool:
+        theirs, ours = finding.theirs, finding.ours
+        if not isinstance(theirs, int | float) or not isinstance(ours, int | float) or not ours:
+            return False
+        return abs(theirs / per_joule / ours / _ROUNDED_UNIT - 1) < 1e-4
+
+    return holds
+
+
+def _idle_core(finding: Finding) -> bool:
+    core = finding.path.rpartition(".")[0]
+    return _zero_for_unknown(finding) and finding.values.get(f"{core}.occupied") is not True
+
+
+def _counted_at_the_first(finding: Finding) -> bool:
+    """An earlier compute instance of the same GPU instance has the memory."""
+    _, number, name = finding.path.split(".")
+    owner = finding.values.get(f"partitions.{number}.gpu_instance_id")
+    return finding.ours is None and any(
+        finding.values.get(f"partitions.{n}.gpu_instance_id") == owner
+        and finding.values.get(f"partitions.{n}.{name}") is not None
+        for n in range(int(number))
+    )
 
 
 FURIOSA = (
@@ -31,7 +77,7 @@ FURIOSA = (
         field="core.*cycles",
         right="accelscope",
         reason="the library reads no counters of a core that is not occupied, and reports 0",
-        holds=lambda theirs, ours: theirs == 0 and ours is None,
+        holds=_idle_core,
     ),
     Difference(
         program="furiosa-smi-py",
@@ -39,7 +85,7 @@ FURIOSA = (
         field="memory.used",
         right="accelscope",
         reason="this version asks the device file npu*dmar, which has no driver here, and reports 0",
-        holds=lambda theirs, ours: theirs == 0,
+        holds=lambda finding: finding.theirs == 0 and finding.ours is not None,
     ),
 )
 
@@ -49,14 +95,14 @@ NVIDIA = (
         field="mig.*.memory.*",
         right="both",
         reason="compute instances of one GPU instance share its memory, which the snapshot has once",
-        holds=lambda theirs, ours: ours is None,
+        holds=_counted_at_the_first,
     ),
     Difference(
         program="gpustat",
         field="name",
         right="both",
         reason="the state of a lost GPU is in its name; the snapshot has a health",
-        holds=lambda theirs, ours: theirs == "((GPU is lost))",
+        holds=lambda finding: finding.theirs == "((GPU is lost))" and finding.values["stale"] is True,
     ),
 )
 
@@ -64,6 +110,7 @@ _UNIT_REASON = "AMD's library rounds the unit of the energy counter, 2^-16 J, up
 _EMPTY_ENERGY = "the energy counter of the table is not filled (32 bits of ones), or belongs to the other die"
 _OTHER_DIE = "power and its limits are of the card: the snapshot has them once, at the first of the two dies"
 _ASLEEP = "the GPU is suspended: the agent reads nothing that wakes it"
+_RADEON_KERNEL = "6.14.0-24-generic"
 _GFX_NAMES = {("gfx9010", "gfx90a"), ("gfx11000", "gfx1100"), ("gfx11003", "gfx1103")}
 AMD = (
     Difference(
@@ -71,14 +118,14 @@ AMD = (
         field="Accumulated Energy (uJ)",
         right="accelscope",
         reason=_UNIT_REASON,
-        holds=lambda theirs, ours: _rounded(theirs, ours, per_joule=1e6),
+        holds=_rounded(per_joule=1e6),
     ),
     Difference(
         program="amd-smi",
         field="metric.energy.*",
         right="accelscope",
         reason=_UNIT_REASON,
-        holds=lambda theirs, ours: _rounded(theirs, ours, per_joule=1),
+        holds=_rounded(per_joule=1),
     ),
     *(
         Difference(
@@ -87,14 +134,19 @@ AMD = (
             field=field,
             right="accelscope",
             reason=_EMPTY_ENERGY,
-            holds=_nothing,
+            holds=_absent("not_supported", "shared", "suspended"),
         )
         for program, field in (("rocm-smi", "Accumulated Energy (uJ)"), ("amd-smi", "metric.energy.*"))
         for nodes in ("amd-radeon", "amd-mi250")
     ),
     *(
         Difference(
-            program=program, nodes="amd-mi250", field=field, right="both", reason=_OTHER_DIE, holds=_nothing
+            program=program,
+            nodes="amd-mi250",
+            field=field,
+            right="both",
+            reason=_OTHER_DIE,
+            holds=_absent("shared"),
         )
         for program, field in (
             ("rocm-smi", "* Graphics Package Power (W)"),
@@ -109,7 +161,7 @@ AMD = (
             field=field,
             right="accelscope",
             reason=_ASLEEP,
-            holds=_nothing,
+            holds=_suspended,
         )
         for program, field in (
             ("rocm-smi", "*VRAM*"),
@@ -123,10 +175,13 @@ AMD = (
         field="metric.ecc.total_*",
         right="accelscope",
         reason="a card without ECC gets counts of 0",
-        holds=_zero_for_unknown,
+        holds=lambda finding: (
+            _zero_for_unknown(finding) and str(finding.values["architecture"]).startswith("gfx11")
+        ),
     ),
     Difference(
         program="amd-smi",
+        nodes="amd-radeon",
         field="static.numa.node",
         right="accelscope",
         reason="the kernel has -1 for a machine with one NUMA node",
@@ -138,7 +193,7 @@ AMD = (
         field="static.driver.version",
         right="both",
         reason="a driver of the kernel has its version, here the machine's",
-        holds=lambda theirs, ours: theirs == os.uname().release,
+        holds=lambda finding: finding.theirs == os.uname().release and finding.ours == _RADEON_KERNEL,
     ),
     Difference(
         program="rocm-smi",
@@ -146,7 +201,7 @@ AMD = (
         field="GFX Version",
         right="accelscope",
         reason="this version prints the parts of the number with a digit too many",
-        holds=lambda theirs, ours: (theirs, ours) in _GFX_NAMES,
+        holds=lambda finding: (finding.theirs, finding.ours) in _GFX_NAMES,
     ),
     Difference(
         program="rocm-smi",
@@ -154,7 +209,7 @@ AMD = (
         field="Card Series",
         right="accelscope",
         reason="without a product name the vendor's number is printed",
-        holds=lambda theirs, ours: theirs == "0x1002" and ours is None,
+        holds=lambda finding: finding.theirs == "0x1002" and finding.ours is None,
     ),
     Difference(
         program="rocm-smi",
@@ -162,15 +217,14 @@ AMD = (
         field="Unique ID",
         right="accelscope",
         reason="0 stands for a GPU without an id",
-        holds=lambda theirs, ours: theirs == "0x0" and ours is None,
+        holds=lambda finding: finding.theirs == "0x0" and finding.ours is None,
     ),
     Difference(
         program="*-smi",
-        nodes="amd-*, lost",
         field="*",
         right="both",
         reason="the files of a lost GPU keep their last values; the snapshot has its identity only",
-        holds=_nothing,
+        holds=_lost,
     ),
 )
 

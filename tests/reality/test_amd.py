@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.reality import amd
-from tests.reality.comparison import Comparison, Value, overlooked
+from tests.reality.comparison import Value
 from tests.reality.conftest import Compare, available_tree, required_tree
 from tests.reality.debian import Tree
 from tests.reality.programs import EXPERIMENTAL, SID, TRIXIE
@@ -73,8 +73,6 @@ def test_rocm_smi_and_the_snapshot_agree(scene: Scene, tree: Tree, compare: Comp
     reports = amd.rocm_smi(amd.place(scene.node, tree))
     assert reports
     compare("rocm-smi", version, scene.case.name, amd.ROCM_SMI_FIELDS, reports, scene.ours)
-    comparison = Comparison(program="rocm-smi", version=version, node="", table=amd.ROCM_SMI_FIELDS)
-    assert overlooked(comparison, reports, scene.ours) == []
 
 
 @pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
@@ -83,8 +81,6 @@ def test_amd_smi_and_the_snapshot_agree(scene: Scene, tree: Tree, compare: Compa
     reports = amd.amd_smi(amd.place(scene.node, tree))
     assert reports
     compare("amd-smi", version, scene.case.name, amd.AMD_SMI_FIELDS, reports, scene.ours)
-    comparison = Comparison(program="amd-smi", version=version, node="", table=amd.AMD_SMI_FIELDS)
-    assert overlooked(comparison, reports, scene.ours) == []
 
 
 def test_nvtop_lists_the_gpus(scene: Scene) -> None:
