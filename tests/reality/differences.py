@@ -55,6 +55,23 @@ def _rounded(per_joule: float) -> Callable[[Finding], bool]:
     return holds
 
 
+def _files_counted_twice(unit: int) -> Callable[[Finding], bool]:
+    """The simulated processes have two descriptors of each open device file."""
+
+    def holds(finding: Finding) -> bool:
+        return isinstance(finding.ours, int) and finding.theirs == 2 * (finding.ours // 1024) * unit
+
+    return holds
+
+
+def _of_the_gpu(finding: Finding) -> bool:
+    """The value of the GPU, in whole mebibytes, for that of a partition."""
+    theirs, ours = finding.theirs, finding.values.get(finding.path.rpartition(".")[2])
+    if not isinstance(theirs, int | float) or not isinstance(ours, int) or finding.ours is None:
+        return False
+    return abs(theirs - ours) <= 1 << 20
+
+
 def _idle_core(finding: Finding) -> bool:
     core = finding.path.rpartition(".")[0]
     return _zero_for_unknown(finding) and finding.values.get(f"{core}.occupied") is not True
@@ -150,6 +167,7 @@ AMD = (
         )
         for program, field in (
             ("rocm-smi", "* Graphics Package Power (W)"),
+            ("nvtop", "power_draw"),
             ("amd-smi", "metric.power.socket_power"),
             ("amd-smi", "static.limit.*power*"),
         )
@@ -165,6 +183,7 @@ AMD = (
         )
         for program, field in (
             ("rocm-smi", "*VRAM*"),
+            ("nvtop", "mem_util"),
             ("amd-smi", "metric.mem_usage.*"),
             ("amd-smi", "static.vram.size"),
             ("amd-smi", "static.limit.*power*"),
@@ -186,6 +205,15 @@ AMD = (
         right="accelscope",
         reason="the kernel has -1 for a machine with one NUMA node",
         holds=_zero_for_unknown,
+    ),
+    Difference(
+        program="amd-smi",
+        versions="6.1.2*",
+        nodes="amd-radeon",
+        field="static.limit.*power*",
+        right="accelscope",
+        reason="graphics of a processor have no power limit, and get 0",
+        holds=lambda finding: _zero_for_unknown(finding) and finding.values["architecture"] == "gfx1103",
     ),
     Difference(
         program="amd-smi",
@@ -219,8 +247,40 @@ AMD = (
         reason="0 stands for a GPU without an id",
         holds=lambda finding: finding.theirs == "0x0" and finding.ours is None,
     ),
+    *(
+        Difference(
+            program="amd-smi",
+            versions=versions,
+            field="process.*.memory_of_files",
+            right="accelscope",
+            reason=reason,
+            holds=_files_counted_twice(unit),
+        )
+        for versions, unit, reason in (
+            ("6.1.2*", 1024, "each descriptor of an open device file is added; two may be of one open file"),
+            ("10.*", 1000, "the same, and a KiB of the driver is taken for 1000 bytes"),
+        )
+    ),
     Difference(
-        program="*-smi",
+        program="amd-smi",
+        versions="6.1.2*",
+        field="partition.*.memory_*",
+        right="accelscope",
+        reason="each partition gets the memory of the whole GPU",
+        holds=_of_the_gpu,
+    ),
+    Difference(
+        program="nvtop",
+        nodes="amd-radeon",
+        field="device_name",
+        right="program",
+        reason="libdrm has names of chips; the agent has those that the driver reports",
+        holds=lambda finding: (
+            finding.ours is None and finding.values.get("absent.model.reason") == "not_known"
+        ),
+    ),
+    Difference(
+        program="*",
         field="*",
         right="both",
         reason="the files of a lost GPU keep their last values; the snapshot has its identity only",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.reality import amd
-from tests.reality.comparison import Value
+from tests.reality.comparison import Report, Value
 from tests.reality.conftest import Compare, available_tree, required_tree
 from tests.reality.debian import Tree
 from tests.reality.programs import EXPERIMENTAL, SID, TRIXIE
@@ -21,7 +21,8 @@ _START, _INTERVAL = 10.0, 60.0
 _LATER = 40.0  # faults begin when the agent knows the devices
 _FAULTY = (
     Fault(kind=FaultKind.HOT, device=0, begin=_LATER),
-    Fault(kind=FaultKind.ECC_STORM, device=1, begin=_LATER),
+    Fault(kind=FaultKind.ECC_STORM, device=1, begin=_START - 120),  # long enough for two bad pages
+    Fault(kind=FaultKind.THROTTLED, device=2, cause="ppt", begin=_LATER),
 )
 
 
@@ -83,10 +84,33 @@ def test_amd_smi_and_the_snapshot_agree(scene: Scene, tree: Tree, compare: Compa
     compare("amd-smi", version, scene.case.name, amd.AMD_SMI_FIELDS, reports, scene.ours)
 
 
-def test_nvtop_lists_the_gpus(scene: Scene) -> None:
-    names = amd.nvtop(amd.place(scene.node, TRIXIE))
-    assert len(names) == len(scene.ours) or "cpx" in scene.case.name
-    assert all(name.startswith("AMD ") for name in names)
+def test_nvtop_and_the_snapshot_agree(scene: Scene, compare: Compare) -> None:
+    version = version_in(TRIXIE, "nvtop")
+    addresses = {str(values["device_name"]): address for address, values in scene.ours.items()}
+    reports = amd.nvtop(amd.place(scene.node, TRIXIE), addresses)
+    assert {report.device for report in reports} == scene.ours.keys()
+    compare("nvtop", version, scene.case.name, amd.NVTOP_FIELDS, reports, scene.ours)
+
+
+def test_amd_smi_counts_the_throttling_that_the_snapshot_reports(
+    native_cache: Path, compare: Compare
+) -> None:
+    """A count that rises between two runs is a reason that is active. The status, which amd-smi derives from
+    two readings of its own, stays empty on a node that does not move meanwhile."""
+    version = version_in(SID, "amd-smi")
+    session = AgentSession(load_node("amd-mi300x8"), _INTERVAL, _START, faults=_FAULTY, cache=native_cache)
+    with closing(session):
+        where = amd.place(session.node.folder, SID)
+        before = amd.throttle_counts(where)
+        ours = amd.values_of(session.collect(_START + _INTERVAL).snapshot)
+        after = amd.throttle_counts(where)
+    reports = [
+        Report(device=address, values={name: count > before[address][name] for name, count in counts.items()})
+        for address, counts in after.items()
+    ]
+    throttled = {name for report in reports for name, rose in report.values.items() if rose}
+    assert throttled == {"socket_thermal_accumulated", "ppt_accumulated"}
+    compare("amd-smi", version, "amd-mi300x8, throttled", amd.THROTTLE_FIELDS, reports, ours)
 
 
 def without(values: Mapping[str, Value], *endings: str) -> dict[str, Value]:
