@@ -25,11 +25,13 @@ def _measured(finding: Finding) -> bool:
 
 def _lost(finding: Finding) -> bool:
     values = finding.values
-    return _measured(finding) and values["stale"] is True and values["health.state"] == HealthState.LOST
+    return (
+        _measured(finding) and values.get("stale") is True and values.get("health.state") == HealthState.LOST
+    )
 
 
 def _suspended(finding: Finding) -> bool:
-    return _measured(finding) and finding.values["health.vendor_word"] == "suspended"
+    return _measured(finding) and finding.values.get("health.vendor_word") == "suspended"
 
 
 def _absent(*reasons: str) -> Callable[[Finding], bool]:
@@ -119,7 +121,7 @@ NVIDIA = (
         field="name",
         right="both",
         reason="the state of a lost GPU is in its name; the snapshot has a health",
-        holds=lambda finding: finding.theirs == "((GPU is lost))" and finding.values["stale"] is True,
+        holds=lambda finding: finding.theirs == "((GPU is lost))" and finding.values.get("stale") is True,
     ),
 )
 
@@ -195,7 +197,7 @@ AMD = (
         right="accelscope",
         reason="a card without ECC gets counts of 0",
         holds=lambda finding: (
-            _zero_for_unknown(finding) and str(finding.values["architecture"]).startswith("gfx11")
+            _zero_for_unknown(finding) and str(finding.values.get("architecture")).startswith("gfx11")
         ),
     ),
     Difference(
@@ -213,7 +215,7 @@ AMD = (
         field="static.limit.*power*",
         right="accelscope",
         reason="graphics of a processor have no power limit, and get 0",
-        holds=lambda finding: _zero_for_unknown(finding) and finding.values["architecture"] == "gfx1103",
+        holds=lambda finding: _zero_for_unknown(finding) and finding.values.get("architecture") == "gfx1103",
     ),
     Difference(
         program="amd-smi",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from struct import pack
 
 import pytest
 from tests.reality import amd
@@ -12,7 +13,7 @@ from tests.reality.conftest import Compare, available_tree, required_tree
 from tests.reality.debian import Tree
 from tests.reality.programs import EXPERIMENTAL, SID, TRIXIE
 
-from accelscope.simulate import Fault, FaultKind, load_node
+from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
 from accelscope.simulate.fleet.agent_session import AgentSession
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -136,3 +137,33 @@ def test_the_agents_values_stay_the_same_with_the_real_tools(
         known = without(before, "read_at", ".reason", ".count")
         assert {name: after.get(name) for name in known} == known
         assert ("energy_joules" in after) == ("energy_joules" in before)
+
+
+def test_pcie_errors_that_the_driver_counts_have_the_names_of_amd_smi(
+    tmp_path: Path, native_cache: Path, compare: Compare
+) -> None:
+    """Those of simulated nodes are 0, so this one has others, each of its own."""
+    version = version_in(SID, "amd-smi")
+    node = SimulatedNode(load_node("amd-mi300x8"), tmp_path / "node", cache=native_cache)
+    node.build(60.0)
+    for path in (node.folder / "sys/devices").rglob("gpu_metrics"):
+        with path.open("r+b") as table:  # 1.7: after the traffic, recoveries, replays, rollovers and NAKs
+            table.seek(104)
+            table.write(pack("<3Q2I", 5, 6, 7, 11, 13))
+    none = Path("/no/such")
+    documents = amd.snapshot_with(node.folder, {"amd-smi": none, "rocm-smi": none})
+    ours = {
+        address: {
+            f"errors.{values[f'errors.{n}.kind']}.{values[f'errors.{n}.code']}.count": values[
+                f"errors.{n}.count"
+            ]
+            for n in range(4)
+        }
+        for address, values in documents.items()
+    }
+    counts = ("l0_to_recovery", "replay_roll_over", "nak_sent", "nak_received")
+    fields = tuple(f for f in amd.AMD_SMI_FIELDS if f.theirs in {f"metric.pcie.{c}_count" for c in counts})
+    reports = amd.amd_smi(amd.place(node.folder, SID))
+    outcome = compare("amd-smi", version, "amd-mi300x8, PCIe errors", fields, reports, ours)
+    assert len(outcome.compared) == 4 * len(ours)
+    assert set(ours["0000:10:00.0"].values()) == {5, 7, 11, 13}

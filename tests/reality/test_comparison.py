@@ -16,6 +16,7 @@ from tests.reality.comparison import (
     table,
     unused,
 )
+from tests.reality.differences import DIFFERENCES
 
 from accelscope.model import Absence, AbsenceReason, Device, ErrorCount, Vendor
 
@@ -109,3 +110,9 @@ def test_errors_and_absent_values_of_the_snapshot_have_names_of_their_own() -> N
     values = flat(device)
     assert (values["errors.pcie.nak_sent.count"], values["errors.pcie.nak_received.count"]) == (1, 2)
     assert values["absent.power_watts.reason"] == values["absent.sensors.edge.reason"] == "lost"
+
+
+def test_no_known_difference_explains_a_device_that_the_snapshot_lacks() -> None:
+    for program in ("amd-smi", "rocm-smi", "nvtop", "nvitop", "gpustat", "furiosa-smi"):
+        check = replace(comparison(*DIFFERENCES), program=program, node="amd-radeon")
+        assert len(check.run([Report(device="1", values={})], OURS).unexplained) == 1
