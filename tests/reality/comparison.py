@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from accelscope.model import Device, EccCount, Process, Snapshot
+from accelscope.model import Device, EccCount, ErrorCount, Process, Snapshot
 
 Value = str | int | float | bool | None
 
@@ -46,15 +46,20 @@ class Difference:
     field: str
     right: str  # who is right: "accelscope", "program", "both"
     reason: str
-    holds: Callable[[Value, Value], bool] = lambda theirs, ours: True
+    holds: Callable[["Finding"], bool]  # the values, and the state of our device, that the reason explains
+
+    def applies(self, program: str, version: str, node: str) -> bool:
+        return (
+            fnmatch.fnmatchcase(program, self.program)
+            and fnmatch.fnmatchcase(version, self.versions)
+            and fnmatch.fnmatchcase(node, self.nodes)
+        )
 
     def explains(self, finding: "Finding") -> bool:
         return (
-            fnmatch.fnmatchcase(finding.program, self.program)
-            and fnmatch.fnmatchcase(finding.version, self.versions)
-            and fnmatch.fnmatchcase(finding.node, self.nodes)
+            self.applies(finding.program, finding.version, finding.node)
             and fnmatch.fnmatchcase(finding.field, self.field)
-            and self.holds(finding.theirs, finding.ours)
+            and self.holds(finding)
         )
 
 
@@ -67,8 +72,10 @@ class Finding:
     node: str
     device: str
     field: str
+    path: str  # of our value
     theirs: Value
     ours: Value
+    values: Mapping[str, Value]  # all of our device
 
     def __str__(self) -> str:
         return f"{self.device} {self.field}: {self.program} {self.theirs!r}, snapshot {self.ours!r}"
@@ -104,7 +111,7 @@ class Comparison:
         for report in reports:
             values = ours.get(report.device)
             if values is None:
-                self._note(outcome, report.device, "device", True, None)
+                self._note(outcome, report.device, "device", "device", True, {})
                 continue
             for name, theirs in report.values.items():
                 if (known := self.path(name)) is None:
@@ -114,7 +121,7 @@ class Comparison:
                 if equal(match, theirs, mine):
                     outcome.compared.append((report.device, path))
                 else:
-                    self._note(outcome, report.device, name, theirs, mine, path)
+                    self._note(outcome, report.device, name, path, theirs, values)
         return outcome
 
     def path(self, name: str) -> tuple[Field, str] | None:
@@ -127,7 +134,13 @@ class Comparison:
         return None
 
     def _note(
-        self, outcome: Outcome, device: str, name: str, theirs: Value, ours: Value, path: str = "device"
+        self,
+        outcome: Outcome,
+        device: str,
+        name: str,
+        path: str,
+        theirs: Value,
+        values: Mapping[str, Value],
     ) -> None:
         outcome.compared.append((device, path))
         finding = Finding(
@@ -136,8 +149,10 @@ class Comparison:
             node=self.node,
             device=device,
             field=name,
+            path=path,
             theirs=theirs,
-            ours=ours,
+            ours=values.get(path),
+            values=values,
         )
         for difference in self.differences:
             if difference.explains(finding):
@@ -165,25 +180,27 @@ def bent(value: Value, match: Field) -> Value:
 def overlooked(
     comparison: Comparison, reports: Sequence[Report], ours: Mapping[str, Mapping[str, Value]]
 ) -> list[str]:
-    """The values of the snapshot that may change without a finding, of those that are equal."""
+    """The values of the snapshot, of those that are equal, that may change or be missing without an
+    unexplained finding. The comparison's differences apply: one that is too wide explains such a value."""
     result = []
     for report in reports:
+        values = ours.get(report.device, {})
         for name, theirs in report.values.items():
             if (known := comparison.path(name)) is None:
                 continue
             match, path = known
-            mine = ours.get(report.device, {}).get(path)
+            mine = values.get(path)
             if equal(match, theirs, mine):
-                values = {report.device: {path: bent(mine, match)}}
                 only = Report(device=report.device, values={name: theirs})
-                if not comparison.run([only], values).unexplained:
-                    result.append(f"{report.device} {path}")
+                for wrong in (bent(mine, match), None):
+                    if not comparison.run([only], {report.device: {**values, path: wrong}}).unexplained:
+                        result.append(f"{report.device} {path}: {wrong!r} for {mine!r}")
     return result
 
 
 # --- the snapshot as flat values ------------------------------------------------------------
 
-_KEYS = ("pid", "name", "domain", "reason", "index", "block", "kind", "id", "field")
+_KEYS = ("pid", "name", "domain", "field", "reason", "index", "block", "kind", "id")
 
 
 def flat_devices(snapshot: Snapshot, key: Callable[[Device], str | None]) -> dict[str, dict[str, Value]]:
@@ -224,6 +241,8 @@ def _flat(path: str, value: object) -> Iterator[tuple[str, Value]]:
 def _key(entry: Any, place: int) -> str:
     if isinstance(entry, str | int):
         return str(entry)
+    if isinstance(entry, ErrorCount):
+        return f"{entry.kind}.{entry.code}"
     if isinstance(entry, EccCount):
         return ".".join((entry.severity, "lifetime" if entry.lifetime else "volatile", entry.block or "all"))
     found = next((getattr(entry, name) for name in _KEYS if getattr(entry, name, None) is not None), place)
@@ -242,4 +261,14 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def unused(differences: Iterable[Difference], outcomes: Sequence[Outcome]) -> list[Difference]:
+    """The differences that apply to one of the outcomes and explained nothing."""
+    used = {difference for outcome in outcomes for _, difference in outcome.explained}
+    return [
+        difference
+        for difference in differences
+        if difference not in used and any(difference.applies(o.program, o.version, o.node) for o in outcomes)
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.kubernetes.errors import ClusterError
-from tests.reality.comparison import Comparison, Field, Outcome, Report, Value, table
+from tests.reality.comparison import Comparison, Field, Outcome, Report, Value, overlooked, table, unused
 from tests.reality.debian import NotInArchive, Tree
 from tests.reality.differences import DIFFERENCES
 from tests.reality.namespace import why_not
@@ -29,7 +29,8 @@ def namespaces() -> None:
 
 @pytest.fixture(scope="session")
 def compare(pytestconfig: pytest.Config) -> Compare:
-    """Compares, adds a row to the table, and fails on an unexplained difference."""
+    """Compares, adds a row to the table, and fails on an unexplained difference, and on one that would not
+    be found."""
 
     def run(
         program: str,
@@ -45,6 +46,8 @@ def compare(pytestconfig: pytest.Config) -> Compare:
         outcome = comparison.run(reports, ours)
         pytestconfig.stash[_OUTCOMES].append(outcome)
         assert not outcome.unexplained, "\n".join(map(str, outcome.unexplained))
+        missed = overlooked(comparison, reports, ours)
+        assert not missed, "no difference would be found:\n" + "\n".join(missed)
         return outcome
 
     return run
@@ -77,3 +80,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(
             f"{difference.program} {difference.field}: {difference.right} right: {difference.reason}"
         )
+    if config.option.keyword or any(".py" in argument for argument in config.args):
+        return  # a part of the tests does not need every difference
+    for stale in unused(DIFFERENCES, outcomes):
+        where = f"{stale.program} {stale.versions} {stale.nodes} {stale.field}"
+        terminalreporter.line(f"STALE: {where} explained nothing: {stale.reason}")

@@ -1,26 +1,92 @@
 """Every known difference between what a program reports and what the agent reports about the same node.
 
-`right` is who is right. `holds` limits the entry to the difference that it explains: any other value of the
-same field still fails.
+`right` is who is right. `holds` limits an entry to the difference that it explains, and to a device in the
+state that explains it: any other value of the same field still fails. Every comparison checks that no entry
+also explains an equal value that changes or is missing.
 """
 
-from tests.reality.comparison import Difference, Value
+from collections.abc import Callable
+from dataclasses import fields
+
+from tests.reality.comparison import Difference, Finding
+
+from accelscope.model import Device, HealthState
 
 _ROUNDED_UNIT = 15.3 / (1e6 / 65536)  # of the counter of energy, in AMD's library
+_NAMES = [each.name for each in fields(Device)]
+_IDENTITY = frozenset(_NAMES[: _NAMES.index("health")])  # that a device keeps in every state
 
 
-def _nothing(theirs: Value, ours: Value) -> bool:
-    return ours is None
+def _measured(finding: Finding) -> bool:
+    """A value that the snapshot does not have, and that does not identify the device."""
+    return finding.ours is None and finding.path.partition(".")[0] not in _IDENTITY
 
 
-def _zero_for_unknown(theirs: Value, ours: Value) -> bool:
-    return theirs == 0 and ours is None
+def _lost(finding: Finding) -> bool:
+    values = finding.values
+    return (
+        _measured(finding) and values.get("stale") is True and values.get("health.state") == HealthState.LOST
+    )
 
 
-def _rounded(theirs: Value, ours: Value, *, per_joule: float) -> bool:
-    if not isinstance(theirs, int | float) or not isinstance(ours, int | float) or not ours:
+def _suspended(finding: Finding) -> bool:
+    return _measured(finding) and finding.values.get("health.vendor_word") == "suspended"
+
+
+def _absent(*reasons: str) -> Callable[[Finding], bool]:
+    """The snapshot lists the value as absent for one of these reasons."""
+
+    def holds(finding: Finding) -> bool:
+        return finding.ours is None and finding.values.get(f"absent.{finding.path}.reason") in reasons
+
+    return holds
+
+
+def _zero_for_unknown(finding: Finding) -> bool:
+    return finding.theirs == 0 and finding.ours is None
+
+
+def _rounded(per_joule: float) -> Callable[[Finding], bool]:
+    def holds(finding: Finding) -> bool:
+        theirs, ours = finding.theirs, finding.ours
+        if not isinstance(theirs, int | float) or not isinstance(ours, int | float) or not ours:
+            return False
+        return abs(theirs / per_joule / ours / _ROUNDED_UNIT - 1) < 1e-4
+
+    return holds
+
+
+def _files_counted_twice(unit: int) -> Callable[[Finding], bool]:
+    """The simulated processes have two descriptors of each open device file."""
+
+    def holds(finding: Finding) -> bool:
+        return isinstance(finding.ours, int) and finding.theirs == 2 * (finding.ours // 1024) * unit
+
+    return holds
+
+
+def _of_the_gpu(finding: Finding) -> bool:
+    """The value of the GPU, in whole mebibytes, for that of a partition."""
+    theirs, ours = finding.theirs, finding.values.get(finding.path.rpartition(".")[2])
+    if not isinstance(theirs, int | float) or not isinstance(ours, int) or finding.ours is None:
         return False
-    return abs(theirs / per_joule / ours / _ROUNDED_UNIT - 1) < 1e-4
+    return abs(theirs - ours) <= 1 << 20
+
+
+def _idle_core(finding: Finding) -> bool:
+    core = finding.path.rpartition(".")[0]
+    return _zero_for_unknown(finding) and finding.values.get(f"{core}.occupied") is not True
+
+
+def _counted_at_the_first(finding: Finding) -> bool:
+    """An earlier compute instance of the same GPU instance has the memory."""
+    _, number, name = finding.path.split(".")
+    owner = finding.values.get(f"partitions.{number}.gpu_instance_id")
+    return finding.ours is None and any(
+        finding.values.get(f"partitions.{n}.gpu_instance_id") == owner
+        and finding.values.get(f"partitions.{n}.{name}") is not None
+        for n in range(int(number))
+    )
 
 
 FURIOSA = (
@@ -29,7 +95,7 @@ FURIOSA = (
         field="core.*cycles",
         right="accelscope",
         reason="the library reads no counters of a core that is not occupied, and reports 0",
-        holds=lambda theirs, ours: theirs == 0 and ours is None,
+        holds=_idle_core,
     ),
     Difference(
         program="furiosa-smi-py",
@@ -37,7 +103,7 @@ FURIOSA = (
         field="memory.used",
         right="accelscope",
         reason="this version asks the device file npu*dmar, which has no driver here, and reports 0",
-        holds=lambda theirs, ours: theirs == 0,
+        holds=lambda finding: finding.theirs == 0 and finding.ours is not None,
     ),
 )
 
@@ -47,14 +113,14 @@ NVIDIA = (
         field="mig.*.memory.*",
         right="both",
         reason="compute instances of one GPU instance share its memory, which the snapshot has once",
-        holds=lambda theirs, ours: ours is None,
+        holds=_counted_at_the_first,
     ),
     Difference(
         program="gpustat",
         field="name",
         right="both",
         reason="the state of a lost GPU is in its name; the snapshot has a health",
-        holds=lambda theirs, ours: theirs == "((GPU is lost))",
+        holds=lambda finding: finding.theirs == "((GPU is lost))" and finding.values.get("stale") is True,
     ),
 )
 
@@ -69,14 +135,14 @@ AMD = (
         field="Accumulated Energy (uJ)",
         right="accelscope",
         reason=_UNIT_REASON,
-        holds=lambda theirs, ours: _rounded(theirs, ours, per_joule=1e6),
+        holds=_rounded(per_joule=1e6),
     ),
     Difference(
         program="amd-smi",
         field="metric.energy.*",
         right="accelscope",
         reason=_UNIT_REASON,
-        holds=lambda theirs, ours: _rounded(theirs, ours, per_joule=1),
+        holds=_rounded(per_joule=1),
     ),
     *(
         Difference(
@@ -85,17 +151,23 @@ AMD = (
             field=field,
             right="accelscope",
             reason=_EMPTY_ENERGY,
-            holds=_nothing,
+            holds=_absent("not_supported", "shared", "suspended"),
         )
         for program, field in (("rocm-smi", "Accumulated Energy (uJ)"), ("amd-smi", "metric.energy.*"))
         for nodes in ("amd-radeon", "amd-mi250")
     ),
     *(
         Difference(
-            program=program, nodes="amd-mi250", field=field, right="both", reason=_OTHER_DIE, holds=_nothing
+            program=program,
+            nodes="amd-mi250",
+            field=field,
+            right="both",
+            reason=_OTHER_DIE,
+            holds=_absent("shared"),
         )
         for program, field in (
             ("rocm-smi", "* Graphics Package Power (W)"),
+            ("nvtop", "power_draw"),
             ("amd-smi", "metric.power.socket_power"),
             ("amd-smi", "static.limit.*power*"),
         )
@@ -107,10 +179,11 @@ AMD = (
             field=field,
             right="accelscope",
             reason=_ASLEEP,
-            holds=_nothing,
+            holds=_suspended,
         )
         for program, field in (
             ("rocm-smi", "*VRAM*"),
+            ("nvtop", "mem_util"),
             ("amd-smi", "metric.mem_usage.*"),
             ("amd-smi", "static.vram.size"),
             ("amd-smi", "static.limit.*power*"),
@@ -121,14 +194,26 @@ AMD = (
         field="metric.ecc.total_*",
         right="accelscope",
         reason="a card without ECC gets counts of 0",
-        holds=_zero_for_unknown,
+        holds=lambda finding: (
+            _zero_for_unknown(finding) and str(finding.values.get("architecture")).startswith("gfx11")
+        ),
     ),
     Difference(
         program="amd-smi",
+        nodes="amd-radeon",
         field="static.numa.node",
         right="accelscope",
         reason="the kernel has -1 for a machine with one NUMA node",
         holds=_zero_for_unknown,
+    ),
+    Difference(
+        program="amd-smi",
+        versions="6.1.2*",
+        nodes="amd-radeon",
+        field="static.limit.*power*",
+        right="accelscope",
+        reason="graphics of a processor have no power limit, and get 0",
+        holds=lambda finding: _zero_for_unknown(finding) and finding.values.get("architecture") == "gfx1103",
     ),
     Difference(
         program="rocm-smi",
@@ -136,7 +221,7 @@ AMD = (
         field="GFX Version",
         right="accelscope",
         reason="this version prints the parts of the number with a digit too many",
-        holds=lambda theirs, ours: (theirs, ours) in _GFX_NAMES,
+        holds=lambda finding: (finding.theirs, finding.ours) in _GFX_NAMES,
     ),
     Difference(
         program="rocm-smi",
@@ -144,7 +229,7 @@ AMD = (
         field="Card Series",
         right="accelscope",
         reason="without a product name the vendor's number is printed",
-        holds=lambda theirs, ours: theirs == "0x1002" and ours is None,
+        holds=lambda finding: finding.theirs == "0x1002" and finding.ours is None,
     ),
     Difference(
         program="rocm-smi",
@@ -152,15 +237,46 @@ AMD = (
         field="Unique ID",
         right="accelscope",
         reason="0 stands for a GPU without an id",
-        holds=lambda theirs, ours: theirs == "0x0" and ours is None,
+        holds=lambda finding: finding.theirs == "0x0" and finding.ours is None,
+    ),
+    *(
+        Difference(
+            program="amd-smi",
+            versions=versions,
+            field="process.*.memory_of_files",
+            right="accelscope",
+            reason=reason,
+            holds=_files_counted_twice(unit),
+        )
+        for versions, unit, reason in (
+            ("6.1.2*", 1024, "each descriptor of an open device file is added; two may be of one open file"),
+            ("10.*", 1000, "the same, and a KiB of the driver is taken for 1000 bytes"),
+        )
     ),
     Difference(
-        program="*-smi",
-        nodes="amd-*, lost",
+        program="amd-smi",
+        versions="6.1.2*",
+        field="partition.*.memory_*",
+        right="accelscope",
+        reason="each partition gets the memory of the whole GPU",
+        holds=_of_the_gpu,
+    ),
+    Difference(
+        program="nvtop",
+        nodes="amd-radeon",
+        field="device_name",
+        right="program",
+        reason="libdrm has names of chips; the agent has those that the driver reports",
+        holds=lambda finding: (
+            finding.ours is None and finding.values.get("absent.model.reason") == "not_known"
+        ),
+    ),
+    Difference(
+        program="*",
         field="*",
         right="both",
         reason="the files of a lost GPU keep their last values; the snapshot has its identity only",
-        holds=_nothing,
+        holds=_lost,
     ),
 )
 
