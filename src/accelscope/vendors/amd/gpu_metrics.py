@@ -273,8 +273,8 @@ def _links(values: Values) -> tuple[Link, ...]:
     return tuple(links)
 
 
-# Lines of xgmi_port_num: this GPU's number in its hive and its port, then those of the other end. The folder of
-# the hive has a link to each GPU under its number.
+# Lines of xgmi_port_num: this GPU's number in its hive and its port, then those of the other end. The folder
+# of the hive has a link to each GPU under its number.
 _PORT = re.compile(r"^([0-9a-f]{2}):([0-9a-f]{2})\s*->\s*([0-9a-f]{2}):[0-9a-f]{2}$", re.MULTILINE)
 # Newer drivers list the links in the table by port, older ones by position in the chip. These are the ports
 # of the positions of MI300.
