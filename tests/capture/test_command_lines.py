@@ -7,6 +7,11 @@ from accelscope.capture.mask import container_mounts, without_command_lines
 
 CASES = [
     (
+        "drm-fdinfo",
+        "drm-driver:\tamdgpu\ndrm-client-name:\t/home/alice/train --token hunter2\n",
+        "drm-driver:\tamdgpu\ndrm-client-name:\ttrain\n",
+    ),
+    (
         "nvidia-smi-xml",
         "<process_name>/home/alice/venv/bin/python3 train.py --token hunter2</process_name>",
         "<process_name>python3</process_name>",

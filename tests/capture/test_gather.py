@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import tarfile
 from importlib import import_module
 from pathlib import Path
@@ -129,15 +130,63 @@ def test_a_file_is_read_whole_page_by_page(tmp_path: Path, monkeypatch: pytest.M
     assert one.text == f"=== /sys/card0/bad_pages\n{pages}"
 
 
+def test_a_file_of_bytes_is_saved_as_hexadecimal(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    (tmp_path / "sys/card0").mkdir(parents=True)
+    (tmp_path / "sys/card0/table").write_bytes(bytes(range(17)))
+    tree = Tree("t", "sys", ("card*",), ("table",), binary=("table",))
+    [one] = gather([plan(trees=(tree,))], given)
+    assert one.text == (
+        "=== /sys/card0/table (hexadecimal)\n00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f\n10\n"
+    )
+    mask = Mask()
+    mask.learn([one.text])
+    assert mask.apply(one.source, one.text) == one.text
+
+
+def test_a_link_to_a_folder_is_saved_with_its_target(tmp_path: Path) -> None:
+    given = options(tmp_path)
+    hive = tmp_path / "sys/card0/hive"
+    hive.mkdir(parents=True)
+    (hive / "node1").symlink_to("../../0000:0c:00.0")
+    (hive / "folder").mkdir()
+    [one] = gather([plan(trees=(Tree("t", "sys", ("card*",), ("hive/*",)),))], given)
+    assert one.text == "=== /sys/card0/hive/node1 (link to ../../0000:0c:00.0)\n"
+
+
+def test_only_open_device_files_are_read_in_proc_and_only_for_a_vendor_that_is_present(
+    tmp_path: Path,
+) -> None:
+    given = options(tmp_path)
+    process = tmp_path / "proc/77"
+    for number, target in (("3", "/dev/dri/renderD128"), ("4", "/home/alice/secret")):
+        (process / "fd").mkdir(parents=True, exist_ok=True)
+        (process / "fdinfo").mkdir(exist_ok=True)
+        (process / "fd" / number).symlink_to(target)
+        (process / "fdinfo" / number).write_text(f"pos: {number}\n")
+    opened = Tree(
+        "opened", "proc", ("[0-9]*/fdinfo",), ("[0-9]*",), opened=re.compile("/dev/dri/.*"), shared=True
+    )
+    own = Tree("own", "sys", ("card*",), ("vendor",))
+    assert gather([plan(trees=(opened, own))], given) == ()
+    (tmp_path / "sys/card0").mkdir(parents=True)
+    (tmp_path / "sys/card0/vendor").write_text("0x1002\n")
+    found = gather([plan(trees=(opened, own))], given)
+    assert [one.source for one in found] == ["own", "opened"]
+    assert found[1].text == "=== /proc/77/fdinfo/3 (of /dev/dri/renderD128)\npos: 3\n"
+
+
 def test_a_device_that_sleeps_is_not_woken(tmp_path: Path) -> None:
     given = options(tmp_path)
     card = tmp_path / "sys/card0"
     (card / "power").mkdir(parents=True)
     (card / "power/runtime_status").write_text("suspended\n")
     (card / "busy").write_text("1\n")
-    tree = Tree("t", "sys", ("card*",), ("busy",), asleep=("power/runtime_status", "suspend"))
+    (card / "vendor").write_text("0x1002\n")
+    asleep = ("power/runtime_status", "suspend")
+    tree = Tree("t", "sys", ("card*",), ("busy", "vendor"), asleep=asleep, asleep_files=("vendor",))
     [one] = gather([plan(trees=(tree,))], given)
-    assert one.text == "=== /sys/card0/power/runtime_status\nsuspended\n"
+    assert one.text == ("=== /sys/card0/power/runtime_status\nsuspended\n=== /sys/card0/vendor\n0x1002\n")
 
 
 def test_a_file_that_hangs_ends_its_tree(tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ def test_a_page_of_the_same_names_in_other_units_is_remarked() -> None:
     found = compared(ours(NODES["furiosa-2025"], "furiosa-2025"), ours(NODES["furiosa-2025"], "furiosa"))
     assert {each.reason.kind.value for each in found.missing} == {"dialect"}
     assert any("the new page is of dialect furiosa, which has the same" in each for each in found.remarks)
+    assert "new   new (dialect furiosa): " in text(found)
+
+
+def test_the_heading_names_the_dialect_of_the_new_page_only_if_it_has_that_dialect() -> None:
+    assert "new   new (dialect dcgm): " in text(compared(OLD, OLD))
+    assert "new   new (without dialect dcgm): " in text(compared(OLD, gauge("accelerator_up", ({}, 1))))
+
+
+def test_a_block_without_error_counters_is_explained() -> None:
+    found = compared(published.AMD, ours(NODES["amd"], "amd"))
+    [missing] = [each for each in found.missing if each.name == "gpu_ecc_correct_fuse"]
+    assert missing.reason.text == (
+        "of blocks without error counters: unknown values are omitted; the exporter publishes 0"
+    )
 
 
 def test_a_page_of_two_nodes_is_remarked() -> None:
@@ -527,7 +541,7 @@ def test_what_is_missing_of_a_published_page_is_explained(old: str, snapshot: Sn
     assert found.dialect is not None
     assert found.dialect.name == dialect
     unknown = [each["name"] for each in document(found)["missing_names"] if "no such name" in each["reason"]]
-    assert unknown in ([], ["gpu_current_accumulated_counter"])  # dialect amd does not explain this one yet
+    assert unknown == []
 
 
 # The devices of the published pages, as the agent would read them.

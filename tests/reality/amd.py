@@ -367,13 +367,19 @@ def _nvtop_values(document: Mapping[str, str | None]) -> Iterator[tuple[str, Val
             yield name, int(number[1]) if number else text
 
 
-def snapshot_with(node: Path, tools: Mapping[str, Path]) -> dict[str, dict[str, Value]]:
-    """Flat values of the documents of `accelscope top --json` with these tools, by PCI address."""
-    roots = [word for name in ("sys", "proc", "dev") for word in (f"--{name}-root", node / name)]
+def snapshot_with(
+    node: Path, tools: Mapping[str, Path], *, sys_root: Path | None = None
+) -> dict[str, dict[str, Value]]:
+    """Flat values of the documents of `accelscope top --json` with these tools, by PCI address: the
+    first device of each, where a tool shows partitions as devices."""
+    folders = {name: node / name for name in ("sys", "proc", "dev")}
+    if sys_root is not None:
+        folders["sys"] = sys_root
+    roots = [word for name, folder in folders.items() for word in (f"--{name}-root", folder)]
     paths = [word for name, path in tools.items() for word in (f"--{name}-path", path)]
     words = [sys.executable, "-m", "accelscope", "top", "--json", *roots, *paths]
     found = json.loads(run(words))["nodes"][0]["snapshot"]["devices"]
-    return {each["pci_address"]: dict(_document_values("", each)) for each in found}
+    return {each["pci_address"]: dict(_document_values("", each)) for each in reversed(found)}
 
 
 def _document_values(path: str, value: Any) -> Iterator[tuple[str, Value]]:

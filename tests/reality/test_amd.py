@@ -118,19 +118,21 @@ def without(values: Mapping[str, Value], *endings: str) -> dict[str, Value]:
     return {name: value for name, value in values.items() if not name.endswith(endings) and value is not None}
 
 
+@pytest.mark.parametrize("tools", [("amd-smi", "rocm-smi"), ("amd-smi",), ("rocm-smi",)], ids=" and ".join)
 @pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
 def test_the_agents_values_stay_the_same_with_the_real_tools(
-    scene: Scene, tree: Tree, tmp_path: Path
+    scene: Scene, tree: Tree, tools: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Tools may add values that no file has. They neither change one nor add an energy that was never
     counted."""
     if scene.case.faults:
         pytest.skip("the agent has seen these devices before their fault")
-    version_in(tree, "amd-smi")
+    version_in(tree, tools[0])
     where = amd.place(scene.node, tree)
-    wrappers = {name: where.write_wrapper(tmp_path / name, name) for name in ("amd-smi", "rocm-smi")}
-    plain = amd.snapshot_with(scene.node, {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")})
-    tooled = amd.snapshot_with(scene.node, wrappers)
+    none = {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")}
+    wrappers = {name: where.write_wrapper(tmp_path / name, name) for name in tools}
+    plain = amd.snapshot_with(scene.node, none)
+    tooled = amd.snapshot_with(scene.node, none | wrappers)
     assert plain.keys() == tooled.keys()
     for address, before in plain.items():
         after = tooled[address]
@@ -167,3 +169,34 @@ def test_pcie_errors_that_the_driver_counts_have_the_names_of_amd_smi(
     outcome = compare("amd-smi", version, "amd-mi300x8, PCIe errors", fields, reports, ours)
     assert len(outcome.compared) == 4 * len(ours)
     assert set(ours["0000:10:00.0"].values()) == {5, 7, 11, 13}
+
+
+# Tools round: they print MiB and whole watts.
+_OF_A_TOOL = ("memory_total_bytes", "memory_used_bytes", "temperature_celsius", "power_watts")
+
+
+@pytest.mark.parametrize("tool", ["amd-smi", "rocm-smi"])
+@pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
+def test_a_tool_is_enough_where_the_drivers_files_are_not_visible(
+    scene: Scene, tree: Tree, tool: str, tmp_path: Path
+) -> None:
+    """As in a container without the node's /sys: the tool alone reports what the files contain."""
+    if scene.case.faults:
+        pytest.skip("the agent has seen these devices before their fault")
+    version_in(tree, tool)
+    where = amd.place(scene.node, tree)
+    none = {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")}
+    (tmp_path / "sys/module/amdgpu").mkdir(parents=True)
+    before = amd.snapshot_with(scene.node, none)
+    after = amd.snapshot_with(
+        scene.node, none | {tool: where.write_wrapper(tmp_path / tool, tool)}, sys_root=tmp_path / "sys"
+    )
+    assert before.keys() <= after.keys()
+    for address, known in before.items():
+        own = after[address]
+        assert own.get("uuid") == known.get("uuid")
+        for name in _OF_A_TOOL:
+            # An amd-smi that is older than the driver prints N/A for all that is in gpu_metrics.
+            if known.get(name) is not None and (tool == "rocm-smi" or own.get(name) is not None):
+                assert own.get(name) == pytest.approx(known[name], rel=0.01, abs=1), name
+        assert own["memory_total_bytes"] is not None

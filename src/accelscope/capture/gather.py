@@ -59,9 +59,7 @@ def read_tree(tree: Tree, root: Path, *, seconds: float) -> TreeText:
     def read() -> None:
         for path in _paths(tree, root):
             progress.at = str(path)
-            progress.lines.append(
-                _entry(path, f"/{tree.root}/{path.relative_to(root)}", listed=not tree.files)
-            )
+            progress.lines.append(_entry(tree, path, f"/{tree.root}/{path.relative_to(root)}"))
             progress.files += 1
 
     try:
@@ -88,12 +86,25 @@ def _paths_in(tree: Tree, folder: Path) -> Iterator[Path]:
     if not tree.files:
         yield folder
         return
+    patterns = tree.files
     if tree.asleep is not None and _word(folder / tree.asleep[0]).startswith(tree.asleep[1]):
-        yield folder / tree.asleep[0]
-        return
-    # A folder in sysfs contains links to itself: only named files are read.
-    files = {path for pattern in tree.files for path in folder.glob(pattern) if not path.is_dir()}
-    yield from sorted(files)
+        patterns = (tree.asleep[0], *tree.asleep_files)
+    # A folder in sysfs contains links to itself: only named files are read, and links are not followed.
+    files = {path for pattern in patterns for path in folder.glob(pattern)}
+    for path in sorted(files):
+        if tree.opened is not None:
+            if tree.opened.fullmatch(_open_file(path)):
+                yield path
+        elif path.is_symlink() or not path.is_dir():
+            yield path
+
+
+def _open_file(fdinfo: Path) -> str:
+    """The path of the file that a process has open. Empty if the process ended or may not be inspected."""
+    try:
+        return str((fdinfo.parent.parent / "fd" / fdinfo.name).readlink())
+    except OSError:
+        return ""
 
 
 def _word(path: Path) -> str:
@@ -101,18 +112,31 @@ def _word(path: Path) -> str:
     return content.decode(errors="replace").strip() if isinstance(content, bytes) else ""
 
 
-def _entry(path: Path, name: str, *, listed: bool) -> str:
-    if listed:
+def _entry(tree: Tree, path: Path, name: str) -> str:
+    """A line with the path, and the content."""
+    if path.is_symlink() and not path.is_file():
+        return f"=== {name} (link to {path.readlink()})\n"
+    if not tree.files:
         kind = "char device" if path.is_char_device() else "folder" if path.is_dir() else "file"
         return f"=== {name} ({kind})\n"
     content = _content(path)
     if isinstance(content, OSError):
         return f"=== {name} (cannot be read: {content.strerror})\n"
+    if path.name in tree.binary:
+        return f"=== {name} (hexadecimal)\n{_hexadecimal(content)}"
+    if tree.opened is not None:
+        name += f" (of {_open_file(path)})"
     try:
         text = content.decode()
     except UnicodeDecodeError:
         return f"=== {name} (binary, {len(content)} bytes, left out)\n"
     return f"=== {name}\n{text}" + ("" if text.endswith("\n") or not text else "\n")
+
+
+def _hexadecimal(content: bytes) -> str:
+    """Bytes stand apart: a mask takes longer groups of digits for an identifier."""
+    lines = (content[at : at + 16].hex(" ") for at in range(0, len(content), 16))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _content(path: Path) -> bytes | OSError:
@@ -181,8 +205,8 @@ def gather(
     """The outputs of all vendors that are present on this node, and the processes on their devices."""
     found: list[Gathered] = []
     for plan in plans:
-        of_vendor = []
-        for one in chain(_tool_outputs(plan, options), _tree_outputs(plan, options, tree_seconds)):
+        of_vendor: list[Gathered] = []
+        for one in _outputs(plan, options, tree_seconds):
             progress(_summary(one))
             of_vendor.append(one)
         if any(one.text for one in of_vendor):
@@ -195,6 +219,16 @@ def gather(
         progress(f"proc: {len(pids)} processes on devices, only the first {_MAX_PROCESSES} are captured")
     found += _process_files(pids[:_MAX_PROCESSES], options.paths.proc, progress)
     return tuple(found)
+
+
+def _outputs(plan: Plan, options: ReaderOptions, tree_seconds: float) -> Iterator[Gathered]:
+    own = chain(_tool_outputs(plan, options), _tree_outputs(plan, options, tree_seconds, shared=False))
+    present = False
+    for one in own:
+        present |= bool(one.text)
+        yield one
+    if present:
+        yield from _tree_outputs(plan, options, tree_seconds, shared=True)
 
 
 def _tool_outputs(plan: Plan, options: ReaderOptions) -> Iterator[Gathered]:
@@ -211,8 +245,10 @@ def _tool_outputs(plan: Plan, options: ReaderOptions) -> Iterator[Gathered]:
         yield runner.run(command)
 
 
-def _tree_outputs(plan: Plan, options: ReaderOptions, seconds: float) -> Iterator[Gathered]:
+def _tree_outputs(plan: Plan, options: ReaderOptions, seconds: float, *, shared: bool) -> Iterator[Gathered]:
     for tree in plan.trees:
+        if tree.shared is not shared:
+            continue
         read = read_tree(tree, getattr(options.paths, tree.root), seconds=seconds)
         if not read.files and read.hung is None:
             continue

@@ -36,8 +36,15 @@ class Tree:
     folders: tuple[str, ...]  # patterns below the root
     files: tuple[str, ...]  # patterns below each folder; empty: only the names of the folders are saved
     only: tuple[str, str] | None = None  # file and content: only folders where they match
-    # File and beginning of its content: where they match, only this file is read, because the device sleeps.
+    # File and beginning of its content: where they match, the device sleeps, and only this file and
+    # `asleep_files` (patterns) are read.
     asleep: tuple[str, str] | None = None
+    asleep_files: tuple[str, ...] = ()
+    binary: tuple[str, ...] = ()  # names of files without identifiers, saved as hexadecimal bytes
+    # Only files `fdinfo/N` of processes whose descriptor N is a device file with such a path.
+    opened: re.Pattern[str] | None = None
+    # Devices of other vendors have such files too: saved only if there is other output of this vendor.
+    shared: bool = False
 
 
 Outputs = Mapping[str, str]  # source -> output

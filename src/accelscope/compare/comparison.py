@@ -88,7 +88,11 @@ class KnownDialect:
         """Why a name is on the exporter's page and not on ours, with the dialect enabled."""
         missing = self.dialect.missing
         if name in self.offered:
-            reasons = (f"{each.condition}: {each.why}" for each in missing if name in each.patterns)
+            reasons = (
+                f"{each.condition}: {each.why}"
+                for each in missing
+                if each.condition and matches(name, each.patterns)
+            )
             return Reason(MissingKind.NOT_REPORTED, next(reasons, ""))
         if name in self.optional:
             flag = self.dialect.optional_setting.replace("_", "-")

@@ -15,7 +15,7 @@ _MOST = 5  # examples of one kind in the text; the document has all
 def text(found: Comparison) -> str:
     lines = [
         _page_line("old", found.old, found.dialect.exporter if found.dialect is not None else ""),
-        _page_line("new", found.new, f"dialect {found.dialect.name}" if found.dialect is not None else ""),
+        _page_line("new", found.new, _dialect(found)),
         *(f"note  {remark}" for remark in found.remarks),
         "",
         *_sections(found),
@@ -23,6 +23,15 @@ def text(found: Comparison) -> str:
     ]
     # Labels are foreign text and could contain control sequences of the terminal.
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+
+def _dialect(found: Comparison) -> str:
+    """What the heading says of the new page."""
+    if found.dialect is None:
+        return ""
+    if found.other_dialect is not None:
+        return f"dialect {found.other_dialect}"
+    return f"dialect {found.dialect.name}" if found.has_dialect else f"without dialect {found.dialect.name}"
 
 
 # What to do about a missing name: heading of the text, and reason in the document.

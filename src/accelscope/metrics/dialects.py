@@ -140,6 +140,8 @@ class MissingMetrics:
     @property
     def condition(self) -> str:
         """When metrics that the dialect has are missing: the words that follow their names."""
+        if not _NAME_OR_PATTERN.match(self.names):
+            return ""
         return _NAME_OR_PATTERN.sub("", self.names).strip(" ,`")
 
     @property

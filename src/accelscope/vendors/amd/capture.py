@@ -54,7 +54,7 @@ SOURCES = (
 # --- accelscope capture ---------------------------------------------------
 
 
-_DEVICE_FILES = (
+_IDENTITY_FILES = (  # which do not wake the GPU
     "vendor",
     "device",
     "revision",
@@ -66,6 +66,11 @@ _DEVICE_FILES = (
     "product_name",
     "product_number",
     "vbios_version",
+    "numa_node",
+    "drm/*/dev",
+)
+_DEVICE_FILES = (
+    *_IDENTITY_FILES,
     "gpu_busy_percent",
     "mem_busy_percent",
     "vcn_busy_percent",
@@ -76,7 +81,6 @@ _DEVICE_FILES = (
     "current_link_width",
     "max_link_speed",
     "max_link_width",
-    "numa_node",
     "thermal_throttling_logging",
     "current_compute_partition",
     "available_compute_partition",
@@ -84,6 +88,8 @@ _DEVICE_FILES = (
     "xgmi_hive_info/*",
     "xgmi_device_id",
     "xgmi_physical_id",
+    "xgmi_port_num",
+    "gpu_metrics",
     "power/runtime_status",
     "ras/*_err_count",
     "ras/features",
@@ -118,8 +124,20 @@ PLAN = Plan(
             _DEVICE_FILES,
             only=("vendor", "0x1002"),
             asleep=("power/runtime_status", "suspend"),
+            asleep_files=_IDENTITY_FILES,
+            binary=("gpu_metrics",),
         ),
-        Tree("amd-module", "sys", ("module/amdgpu",), ("version", "srcversion")),
+        Tree("amd-module", "sys", ("module/amdgpu",), ("version", "srcversion", "initstate")),
+        Tree("kernel-release", "proc", ("sys/kernel",), ("osrelease",), shared=True),
+        Tree("drm-render-nodes", "sys", ("class/drm/renderD*",), (), shared=True),
+        Tree(
+            "drm-fdinfo",
+            "proc",
+            ("[0-9]*/fdinfo",),
+            ("[0-9]*",),
+            opened=re.compile(r"(?:.*/)?dri/(?:renderD|card)[0-9]+"),
+            shared=True,
+        ),
         Tree(
             "amd-kfd",
             "sys",
@@ -138,7 +156,10 @@ PLAN = Plan(
             ),
         ),
     ),
-    command_lines=(re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")'),),  # rocm-smi
+    command_lines=(
+        re.compile(r'("PID[0-9]+"\s*:\s*")((?:[^"\\]|\\.)*?)((?:,[^,"]*){4}")'),  # rocm-smi
+        re.compile(r"^(drm-client-name:[ \t]*)(.*)()$", re.MULTILINE),
+    ),
     decimal_serials=(re.compile(r"^unique_id ([0-9]{4,20})$", re.MULTILINE),),  # properties of a KFD node
     hex_ids=(r"(?<=GPU-)[0-9A-Fa-f]{16}(?![0-9A-Fa-f-])",),  # HIP's uuid: a unique id after GPU-
 )

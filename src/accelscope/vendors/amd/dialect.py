@@ -480,7 +480,12 @@ MISSING = (
         "event counters that only AMD's library has",
     ),
     MissingMetrics(
-        "gpu_violation_*, gpu_afid_errors", "residencies of throttle reasons and AFIDs are not read"
+        "gpu_violation_*, gpu_current_accumulated_counter, gpu_afid_errors",
+        "residencies of throttle reasons and AFIDs are not read",
+    ),
+    MissingMetrics(
+        "gpu_ecc_correct_*, gpu_ecc_uncorrect_* of blocks without error counters",
+        "unknown values are omitted; the exporter publishes 0",
     ),
     MissingMetrics("gpu_prof_*", "profiling is off by default in the exporter"),
     MissingMetrics("pod_uuid, kfd_process_id and pod labels", "labels that are optional in the exporter"),

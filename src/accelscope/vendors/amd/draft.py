@@ -44,6 +44,7 @@ class AmdDraft(DeviceDraft):
 
     health: Health = UNKNOWN_HEALTH
     links: tuple[Link, ...] = ()
+    chip_errors: tuple[ErrorCount, ...] = ()
     partitions: tuple[Partition, ...] = ()
     partition: int | None = None  # number within the GPU, if the tool prints one
 
@@ -91,11 +92,12 @@ class AmdDraft(DeviceDraft):
         groups = self.grouped()
         return self.build(
             id or self.id,
+            grouped=groups,
             health=self.health,
             cores=tuple(_cores(groups.get("cores", {}))),
             links=self.links,
             ecc=tuple(_ecc(groups.get("ecc", {}))),
-            errors=tuple(_errors(groups.get("errors", {}))),
+            errors=(*_errors(groups.get("errors", {})), *self.chip_errors),
             partitions=self.partitions,
         )
 

@@ -231,14 +231,13 @@ class ComputeDriver:
         return tuple(int(name) for name in entries(f"{self._root}/proc") if _PID.fullmatch(name))
 
     def use(self, pid: int, node: KfdNode) -> ComputeUse | None:
-        """None if the process does not use the GPU: a compute process is listed under every GPU."""
+        """None if the process does not use the GPU: a compute process is listed under every GPU. It cannot
+        run anything on a GPU without memory there, which its queues need."""
         folder = f"{self._root}/proc/{pid}"
         memory = quantities.count(read_optional(f"{folder}/vram_{node.gpu_id}") or "")
-        if memory is None:
+        if not memory:
             return None
         occupied = quantities.count(read_optional(f"{folder}/stats_{node.gpu_id}/cu_occupancy") or "")
-        if not memory and not occupied:
-            return None
         ratio = None
         if occupied is not None and node.compute_units:
             ratio = round(min(1.0, occupied / node.compute_units), 9)

@@ -200,11 +200,11 @@ class Gpu:
         self._sensors.take(draft, self.metrics.places, now)
         refused = self._reads_refused(draft)
         self.needs_tool = not self.metrics.replaces_tool
-        errors = self._errors.take(draft, now)
+        draft.chip_errors = self._errors.take(draft, now)
         self._share_power(draft, context)
         draft.partitions = self._partitions(context, draft)
+        draft.put("read_at", now)
         device = draft.device(self.card.id)
-        device = replace(device, read_at=now, errors=(*device.errors, *errors))
         device = fill_gaps(device, self.metrics.without_own_values(context.tool_device))
         health = assess_health(device, self._errors.bad_pages, now=now, refused=refused)
         return Reading(

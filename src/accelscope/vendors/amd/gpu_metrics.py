@@ -251,7 +251,7 @@ def _dies(table: Table) -> Iterator[tuple[str, float]]:
                 yield f"cores.{die}.clock", megahertz * 1e6
 
 
-def _links(values: Values) -> tuple[Link, ...]:
+def _links(values: Values, remotes: Mapping[int, str]) -> tuple[Link, ...]:
     """A port that is not up and never carried data is not connected."""
     lanes, gigabits = (values.get(name, (None,))[0] for name in ("lanes", "bitrate"))
     rate = lanes * gigabits * 1e9 / 8 if lanes and gigabits else None
@@ -265,6 +265,7 @@ def _links(values: Values) -> tuple[Link, ...]:
                     "xgmi",
                     port,
                     active=None if state is None else state == 1,
+                    remote=remotes.get(port),
                     bytes_per_second=rate,
                     transmit_bytes_total=None if sent is None else sent * 1024,
                     receive_bytes_total=None if received is None else received * 1024,
@@ -273,8 +274,8 @@ def _links(values: Values) -> tuple[Link, ...]:
     return tuple(links)
 
 
-# Lines of xgmi_port_num: this GPU's number in its hive and its port, then those of the other end. The folder of
-# the hive has a link to each GPU under its number.
+# Lines of xgmi_port_num: this GPU's number in its hive and its port, then those of the other end. The folder
+# of the hive has a link to each GPU under its number.
 _PORT = re.compile(r"^([0-9a-f]{2}):([0-9a-f]{2})\s*->\s*([0-9a-f]{2}):[0-9a-f]{2}$", re.MULTILINE)
 # Newer drivers list the links in the table by port, older ones by position in the chip. These are the ports
 # of the positions of MI300.
@@ -373,6 +374,7 @@ class GpuMetrics:
         self._remotes: Mapping[int, str] = {}  # by index of the link
         self._energy_wraps = False
         self._replays: int | None = None
+        self._tool_device: tuple[object, Device | None] = None, None  # what it depends on, and the result
 
     def take(self, draft: AmdDraft) -> None:
         if self._missing:
@@ -397,22 +399,24 @@ class GpuMetrics:
             hbm = any(table.values.get("hbm", ()))
             active = {} if bits is None else _throttles(bits, hbm=hbm)
         found |= {f"throttles.{reason}": value for reason, value in active.items()}
-        for place, value in found.items():
-            draft.put(place, value)
+        draft.put_all(found)
         self.places.update(found)
         self._energy_wraps = _energy_wraps(table)
         if self._energy_wraps and table.values.get("energy", (None,))[0] not in (None, *_NO_ENERGY):
             draft.miss("energy_joules", AbsenceReason.NOT_SUPPORTED)
-        self._miss_all(draft, AbsenceReason.NO_SAMPLE)
+        if len(self.places) > len(found):
+            self._miss_all(draft, AbsenceReason.NO_SAMPLE)
         if self._linked:
-            draft.links = self._with_remotes(_links(table.values), draft.values.get("pci_address"))
+            draft.links = self._read_links(table, draft.values.get("pci_address"))
             self._has_links |= bool(draft.links)
         self._replays = table.values.get("replay", (None,))[0]
 
-    def _with_remotes(self, links: tuple[Link, ...], own_address: str | None) -> tuple[Link, ...]:
-        if any(link.index not in self._remotes for link in links):
+    def _read_links(self, table: Table, own_address: str | None) -> tuple[Link, ...]:
+        links = _links(table.values, self._remotes)
+        if any(link.remote is None for link in links):
             self._remotes = _remotes(self._folder, own_address, links)
-        return tuple(replace(link, remote=self._remotes.get(link.index)) for link in links)
+            links = _links(table.values, self._remotes)
+        return links
 
     def take_replays(self, draft: AmdDraft) -> None:
         """The driver has a file for PCIe replays, too. It counts differently on some chips, and is used if it
@@ -426,6 +430,12 @@ class GpuMetrics:
         rounds the unit of energy."""
         if tool_device is None or not (self.places or self._has_links or self._energy_wraps):
             return tool_device
+        state = tool_device, len(self.places), self._has_links, self._energy_wraps
+        if self._tool_device[0] != state:
+            self._tool_device = state, self._without_own_values(tool_device)
+        return self._tool_device[1]
+
+    def _without_own_values(self, tool_device: Device) -> Device:
         empty: dict[str, Any] = {"links": ()} if self._has_links else {}
         if self._energy_wraps:
             empty["energy_joules"] = None  # the tool prints the counter of the table

@@ -45,6 +45,7 @@ SECONDARY_DIE = "n/a (secondary die)"
 # register only where it is no plausible value: it may be a pid, a count or an amount of memory.
 _ALL_ONES = frozenset({0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF})
 _SHORT_ALL_ONES = 0xFFFF
+_LONG_COUNT = 19  # digits of a number that may not fit into 64 bits
 
 # AMD's tools divide by 1024 and print MB, GB.
 _BYTES = {
@@ -126,6 +127,9 @@ def unique_id(text: str) -> str | None:
 
 
 def count(text: str) -> int | None:
+    if text.isascii() and text.isdigit() and len(text) < _LONG_COUNT:  # as the kernel writes it
+        number = int(text)
+        return None if number in _ALL_ONES else number
     parts = _split(text)
     if parts is None or parts[1] or not isinstance(parts[0], int):
         return None

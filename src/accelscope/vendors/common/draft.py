@@ -71,6 +71,11 @@ class DeviceDraft:
         self.values[place] = value
         self.absences.pop(place, None)
 
+    def put_all(self, values: Mapping[str, object]) -> None:
+        self.values.update(values)
+        for place in self.absences.keys() & values.keys():
+            del self.absences[place]
+
     def miss(self, place: str, reason: AbsenceReason) -> None:
         if place not in self.values:
             self.absences.setdefault(place, reason)
@@ -90,10 +95,17 @@ class DeviceDraft:
                 groups.setdefault(group, {})[member] = value
         return groups
 
-    def build(self, id: str, **own: Any) -> Device:  # noqa: A002 - the name of the model's field
-        """`own` are fields that the vendor builds itself."""
+    def build(
+        self,
+        id: str,  # noqa: A002 - the name of the model's field
+        *,
+        grouped: Mapping[str, Mapping[str, Any]] | None = None,
+        **own: Any,
+    ) -> Device:
+        """`grouped` is the result of `grouped()` if the caller has it; `own` are fields that the vendor
+        builds itself."""
+        grouped = self.grouped() if grouped is None else grouped
         fields = {place: value for place, value in self.values.items() if "." not in place}
-        grouped = self.grouped()
         fields |= {group: make(values) for group, make in _MAKE.items() if (values := grouped.get(group))}
         if self.main_sensor is not None and "temperature_celsius" in fields:
             main = Sensor(self.main_sensor, fields["temperature_celsius"])

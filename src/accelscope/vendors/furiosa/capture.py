@@ -118,6 +118,7 @@ PLAN = Plan(
             ),
             only=("vendor", "0x1ed2"),
         ),
+        Tree("furiosa-debugfs", "sys", ("kernel/debug/rngd/mgmt*",), ("power_limit*_mw", "power_max_mw")),
         Tree("furiosa-devices", "dev", ("npu*", "rngd/*"), ()),
     ),
     serial_names=("soc_u?id",),

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,22 +178,52 @@ class CardMemory:
 _MILLI = 1e-3
 
 
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What does not change while the driver shows the same card in the same folder."""
+
+    card: object
+    device: Device
+    attributes: Attributes
+
+
 class CardReader:
     def __init__(self, sys: Path) -> None:
         self._pci_devices = f"{sys}/bus/pci/devices"
         self._debugfs = f"{sys}/kernel/debug/rngd"
         self._hwmon = Hwmon()
         self._memories: dict[str, CardMemory] = {}
+        self._identities: dict[str, _Identity] = {}  # by folder
 
     def identity(self, entry: Entry, attributes: Attributes) -> Device:
         """Identity of the card. Raises DeviceLost."""
-        if not os.path.isdir(entry.folder):  # noqa: PTH112 - a string
-            raise DeviceLost(f"{entry.folder} does not exist any more")
         folder = entry.folder
+        try:
+            inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
+        except OSError:
+            raise DeviceLost(f"{folder} does not exist any more") from None
         address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
         if address is not None and is_gone(self._pci_devices, address):
             raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
         uuid = attributes.value(f"{folder}/device_uuid", "uuid", identifier)
+        firmware = attributes.value(f"{folder}/fw_version", "firmware_version", words)
+        card = inode, address, uuid, firmware
+        known = self._identities.get(folder)
+        if known is None or known.card != card:
+            found = Attributes()
+            device = self._read_identity(entry, found, address, uuid, firmware)
+            known = _Identity(card, device, found)
+            if all(reason is AbsenceReason.NOT_KNOWN for reason in found.absent.values()):
+                self._identities[folder] = known
+        attributes.absent.update(known.attributes.absent)
+        attributes.rejected += known.attributes.rejected
+        return known.device
+
+    @staticmethod
+    def _read_identity(
+        entry: Entry, attributes: Attributes, address: str | None, uuid: str | None, firmware: str | None
+    ) -> Device:
+        folder = entry.folder
         serial = attributes.value(f"{folder}/device_sn", "serial", identifier)
         kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (draft.architecture(kind) if kind else None) or entry.architecture
@@ -214,7 +244,7 @@ class CardReader:
             device_name=entry.name,
             device_number=number,
             driver_version=attributes.value(f"{folder}/version", "driver_version", words),
-            firmware_version=attributes.value(f"{folder}/fw_version", "firmware_version", words),
+            firmware_version=firmware,
             revision=revision,
         )
 
@@ -250,10 +280,8 @@ class CardReader:
         else:
             cores, clocks = self._rngd_cores(entry, attributes, memory, now)
             free = {core.index for core in cores if core.occupied is False}
-            total, used = sysfs.card_memory(_core_folders(entry, cores), free, attributes)
-        limit, default_limit = self._limits(entry)
-        if sensors.power_limit_watts is not None:
-            limit = sensors.power_limit_watts
+            total, used = sysfs.card_memory(_core_folders(entry, len(cores)), free, attributes)
+        limit, default_limit = self._limits(entry, sensors.power_limit_watts)
         throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
         errors = memory.errors(counts, now) if counts else ()
         values = {
@@ -296,30 +324,26 @@ class CardReader:
         folder = entry.folder
         per_core = attributes.value(f"{folder}/npu_clocks", "clocks", sysfs.core_clocks) or ()
         occupied = attributes.value(f"{folder}/pe_occupancy", "cores.occupied", sysfs.core_flags) or ()
-        cores = tuple(
-            Core(
-                index,
-                clock_hertz=per_core[index] if index < len(per_core) else None,
-                occupied=occupied[index] if index < len(occupied) else None,
-                # A core that is not occupied runs nothing, and its counters may not be readable.
-                utilization_ratio=0.0 if index < len(occupied) and not occupied[index] else None,
-            )
-            for index in range(max(len(per_core), len(occupied)))
-        )
-        free = {core.index for core in cores if core.occupied is False}
-        folders = {core: path for core, path in _core_folders(entry, cores).items() if core not in free}
+        number = max(len(per_core), len(occupied))
+        # A core that is not occupied runs nothing, and its counters may not be readable.
+        free = {index for index, held in enumerate(occupied) if not held}
+        folders = {core: path for core, path in _core_folders(entry, number).items() if core not in free}
         uses = memory.rngd_cores.read(folders, now, attributes)
-        measured = tuple(
-            Core(
-                core,
-                utilization_ratio=use.ratio,
-                cycles_total=use.counters.cycles,
-                task_cycles_total=use.counters.task_cycles,
+        cores = []
+        for index in sorted({*range(number), *uses}):
+            use = uses.get(index)
+            cores.append(
+                Core(
+                    index,
+                    clock_hertz=per_core[index] if index < len(per_core) else None,
+                    occupied=occupied[index] if index < len(occupied) else None,
+                    utilization_ratio=0.0 if index in free else use.ratio if use is not None else None,
+                    cycles_total=use.counters.cycles if use is not None else None,
+                    task_cycles_total=use.counters.task_cycles if use is not None else None,
+                )
             )
-            for core, use in uses.items()
-        )
         clocks = (Clock("npu", hertz=max(per_core)),) if per_core else ()
-        return merge_cores(cores, measured), clocks
+        return tuple(cores), clocks
 
     def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
         try:
@@ -335,19 +359,21 @@ class CardReader:
             or ()
         )
 
-    def _limits(self, entry: Entry) -> tuple[float | None, float | None]:
-        """Of RNGD in debugfs, which only root may read: the limit, for drivers without one among their
-        sensors, and the default limit."""
+    def _limits(self, entry: Entry, limit: float | None) -> tuple[float | None, float | None]:
+        """`limit`, as the sensors have it, and the default limit. Of RNGD in debugfs, which only root may
+        read: the default limit, and the limit for drivers without one among their sensors."""
         if entry.architecture != "rngd":
-            return None, None
+            return limit, None
         folder = f"{self._debugfs}/mgmt{entry.index}"
-        return _limit(f"{folder}/power_limit_mw"), _limit(f"{folder}/power_limit_default_mw")
+        if limit is None:
+            limit = _limit(f"{folder}/power_limit_mw")
+        return limit, _limit(f"{folder}/power_limit_default_mw")
 
 
-def _core_folders(entry: Entry, cores: tuple[Core, ...]) -> dict[int, str]:
+def _core_folders(entry: Entry, cores: int) -> dict[int, str]:
     """Of an RNGD, by core: `rngd!npu0pe3` beside `rngd!npu0mgmt`."""
     of_card = entry.folder.removesuffix("mgmt")
-    return {core: f"{of_card}pe{core}" for core in range(len(cores) or sysfs.RNGD_CORES)}
+    return {core: f"{of_card}pe{core}" for core in range(cores or sysfs.RNGD_CORES)}
 
 
 def _limit(path: str) -> float | None:

@@ -28,6 +28,7 @@ class DriverSource:
         self._tools = Tools(options)
         self._shown: dict[str, Entry] = {}
         self._file_names: dict[str, list[str]] = {}  # in /dev, by family
+        self._device_files: dict[str, tuple[str, ...]] = {}  # by key, made from `_file_names`
         self._tool_cards: dict[str, ToolCard] = {}  # by key, without the driver in /sys
         self._outcome = ToolPass()
         self._shared_uuids: set[str] = set()  # reported by several cards, now or earlier
@@ -43,7 +44,9 @@ class DriverSource:
         self._tool_cards = {}
         self._shared_uuids |= self._entries.shared_uuids(entries)
         families = {entry.architecture for entry in entries}
-        self._file_names = {family: names_in(str(folder_of(self._dev, family))) for family in families}
+        file_names = {family: names_in(str(folder_of(self._dev, family))) for family in families}
+        if file_names != self._file_names:
+            self._file_names, self._device_files = file_names, {}
         found = self._tools.found() if entries else ()
         warboys = frozenset(entry.name for entry in entries if entry.architecture == "warboy")
         needs_info = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
@@ -66,9 +69,8 @@ class DriverSource:
 
     def _read_card(self, key: str, entry: Entry) -> Reading:
         attributes = Attributes()
-        card = self._identified(self._cards.identity(entry, attributes))
-        files = card_files(self._file_names[entry.architecture], entry.index).cores
-        card = replace(card, device_files=tuple(file.name for file in files))
+        card = self._cards.identity(entry, attributes)
+        card = replace(card, id=self._id(card), device_files=self._files(entry))
         found = [view.find(card) for view in self._outcome.views]
         tool_card = _merged([each for each in found if each is not None], self._outcome.missing)
         sensors = self._cards.sensors(card, attributes)
@@ -79,10 +81,20 @@ class DriverSource:
                 self._without_sensors.add(key)
         return self._cards.read(entry, card, sensors, attributes, tool_card=tool_card, now=self._clock())
 
-    def _identified(self, card: Device) -> Device:
+    def _files(self, entry: Entry) -> tuple[str, ...]:
+        files = self._device_files.get(entry.key)
+        if files is None:
+            found = card_files(self._file_names[entry.architecture], entry.index).cores
+            files = self._device_files[entry.key] = tuple(file.name for file in found)
+        return files
+
+    def _id(self, card: Device) -> str:
         """A uuid that several cards reported is not used for the id, also when only one of them is left."""
         uuid = None if card.uuid in self._shared_uuids else card.uuid
-        return replace(card, id=stable_id(uuid, card.serial, card.pci_address, card.index))
+        return stable_id(uuid, card.serial, card.pci_address, card.index)
+
+    def _identified(self, card: Device) -> Device:
+        return replace(card, id=self._id(card))
 
     def _survey_with_tools(self) -> Survey:
         found = self._tools.found()
