@@ -51,8 +51,10 @@ class Attributes:
 
     def value(self, path: str, field: str, read: Callable[[str], T | None]) -> T | None:
         text = self.text(path, field)
-        if text is None:
-            return None
+        return None if text is None else self.parsed(path, text, field, read)
+
+    def parsed(self, path: str, text: str, field: str, read: Callable[[str], T | None]) -> T | None:
+        """The value of a file whose text was read before."""
         value = read(text)
         if value is None:
             self.absent[field] = AbsenceReason.UNREADABLE
@@ -461,9 +463,10 @@ def card_memory(
 def _core_memory(path: str, attributes: Attributes) -> tuple[int, int] | None:
     first, *others = _MEMORY
     text = attributes.text(path, first)
+    memory = None
     # In older drivers the file contains a number that is not a size.
-    unreadable = text is None or whole(text) is not None
-    memory = None if unreadable else attributes.value(path, first, core_memory)
+    if text is not None and whole(text) is None:
+        memory = attributes.parsed(path, text, first, core_memory)
     reason = attributes.absent.get(first, AbsenceReason.NOT_KNOWN)
     if reason is AbsenceReason.NOT_KNOWN:
         attributes.absent.pop(
