@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.programs import program
 from tests.vendors.furiosa.furiosa_tree import hwmon, options, rngd, write
 
 from accelscope.model import AbsenceReason, Device, HealthState
@@ -243,3 +244,39 @@ def test_all_of_it_comes_without_a_tool(tmp_path: Path) -> None:
     assert (card.memory_total_bytes, card.memory_used_bytes) == (8 * CORE_BYTES, 2 << 30)
     assert card.utilization_ratio == pytest.approx(2 * 0.85 / 8)
     assert card.absent == ()
+
+
+TOOL = """#!/bin/sh
+echo $1 >> {runs}
+case $1 in
+status) echo '[{{"arch": "rngd", "device": "npu0", "liveness": "alive"}}]' ;;
+info) echo '[{{"arch": "rngd", "dev_name": "npu0", "pci_bdf": "{at}"}}]' ;;
+esac
+"""
+
+
+def test_the_tools_status_is_run_only_while_the_driver_lacks_a_value_of_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    node = Node(tmp_path)
+    program(tmp_path / "bin/furiosa-smi", TOOL.format(runs=runs, at=AT))
+
+    def read(cycles: int, *, device_state: int = 0) -> tuple[list[str], str | None, float | None]:
+        runs.write_text("")
+        state = {f"{CLASS}/rngd!npu0mgmt/device_state": f"{device_state}\n"}
+        counters = core_files("metrics", dict.fromkeys(range(8), metrics(cycles, cycles // 2)))
+        card = node.read(state | counters)
+        return list(dict.fromkeys(runs.read_text().split())), card.health.vendor_word, card.utilization_ratio
+
+    memory = core_files("alloc_status", dict.fromkeys(range(8), alloc_status(1 << 30)))
+    write(tmp_path, memory)
+    assert read(1000)[:2] == (["info", "status", "ps"], "alive")
+    assert read(2000) == (["status", "ps"], "alive", 0.125)  # the first reading had nothing to compare with
+    assert read(3000) == (["ps"], "alive", 0.125)
+    assert read(3000) == (["ps"], "alive", None)  # the counters stand still
+    assert read(4000) == (["status", "ps"], "alive", 0.125)
+    assert read(5000) == (["ps"], "alive", 0.125)
+    assert read(6000, device_state=1) == (["ps"], None, 0.125)
+    assert read(7000, device_state=1)[0] == ["status", "ps"]
+    (tmp_path / CLASS / "rngd!npu0pe0/alloc_status").write_text("4242\n")  # as in an older driver
+    assert read(8000)[0] == ["status", "ps"]
+    assert read(9000)[0] == ["status", "ps"]

@@ -166,7 +166,15 @@ class CardMemory:
     def __init__(self) -> None:
         self.warboy_cores = WarboyCores()
         self.rngd_cores = RngdCores()
+        self.has_use = False  # the driver alone has all that `furiosa-smi status` prints
+        self._word: str | None = None
         self._growth = CounterTimes()
+
+    def word(self, alive: bool | None, reported: str | None) -> str | None:
+        """The tool's word for the state. While the driver reports that the card is alive, the tool is not
+        asked again."""
+        self._word = reported or (self._word if alive else None)
+        return self._word
 
     def errors(self, counts: dict[str, int], now: float) -> tuple[ErrorCount, ...]:
         return tuple(
@@ -284,10 +292,15 @@ class CardReader:
         limit, default_limit = self._limits(entry, sensors.power_limit_watts)
         throttles = self._throttles(entry, attributes) if entry.architecture == "rngd" else ()
         errors = memory.errors(counts, now) if counts else ()
+        reported = tool_card.device.health
+        word = memory.word(alive, reported.vendor_word)
+        if word != reported.vendor_word:
+            reported = replace(reported, vendor_word=word)
+        memory.has_use = bool(
+            alive and total is not None and cores and all(c.utilization_ratio is not None for c in cores)
+        )
         values = {
-            "health": health_of(
-                now=now, alive=alive, reported=tool_card.device.health, errors=errors, throttles=throttles
-            ),
+            "health": health_of(now=now, alive=alive, reported=reported, errors=errors, throttles=throttles),
             "read_at": now,
             "numa_node": numa_node(device, attributes),
             "uptime_seconds": None if uptime is None else float(uptime),
@@ -307,6 +320,10 @@ class CardReader:
             "errors": errors,
         }
         return reading(card, values, tool_card, attributes)
+
+    def has_use(self, card: str) -> bool:
+        """Whether the driver had state, memory and the use of all cores at the last reading."""
+        return self._memories[card].has_use
 
     def _pci_device(self, card: Device) -> str:
         return f"{self._pci_devices}/{card.pci_address or 'unknown'}"

@@ -33,6 +33,7 @@ class DriverSource:
         self._outcome = ToolPass()
         self._shared_uuids: set[str] = set()  # reported by several cards, now or earlier
         self._without_sensors: set[str] | None = None  # keys; None: not read yet
+        self._without_use: set[str] | None = None  # likewise, of cards whose status only the tool has
         self._driver_version: str | None = None
 
     def survey(self) -> Survey:
@@ -50,8 +51,10 @@ class DriverSource:
         found = self._tools.found() if entries else ()
         warboys = frozenset(entry.name for entry in entries if entry.architecture == "warboy")
         needs_info = self._without_sensors is None or bool(self._without_sensors & self._shown.keys())
-        self._outcome = self._tools.run(found, warboys, info=needs_info)
+        needs_status = self._without_use is None or bool(self._without_use & self._shown.keys())
+        self._outcome = self._tools.run(found, warboys, info=needs_info, status=needs_status or bool(warboys))
         self._without_sensors = self._without_sensors or set()
+        self._without_use = self._without_use or set()
         return Survey(
             "sysfs",
             tuple(self._shown),
@@ -79,7 +82,13 @@ class DriverSource:
                 self._without_sensors.discard(key)
             else:
                 self._without_sensors.add(key)
-        return self._cards.read(entry, card, sensors, attributes, tool_card=tool_card, now=self._clock())
+        result = self._cards.read(entry, card, sensors, attributes, tool_card=tool_card, now=self._clock())
+        if self._without_use is not None:
+            if self._cards.has_use(card.id):
+                self._without_use.discard(key)
+            else:
+                self._without_use.add(key)
+        return result
 
     def _files(self, entry: Entry) -> tuple[str, ...]:
         files = self._device_files.get(entry.key)

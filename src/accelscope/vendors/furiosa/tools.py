@@ -335,14 +335,18 @@ class Tools:
     def found(self) -> tuple[str, ...]:
         return tuple(tool.name for tool in (self._smi, self._ctl) if tool.found())
 
-    def run(self, found: tuple[str, ...], warboys: frozenset[str], *, info: bool) -> ToolPass:
-        """`warboys` are the names in /sys; furiosactl is run if furiosa-smi does not list all of them."""
+    def run(
+        self, found: tuple[str, ...], warboys: frozenset[str], *, info: bool, status: bool = True
+    ) -> ToolPass:
+        """`warboys` are the names in /sys; furiosactl is run if furiosa-smi does not list all of them.
+        `info` and `status`: whether these commands of furiosa-smi are run."""
         outcome = ToolPass()
         started = self._monotonic()
         first = ("info",) if info else ()
         shown: frozenset[str | None] = frozenset()
         if self._smi.name in found:
-            view = self._smi.run((*first, "status", "ps"), started, outcome)
+            state = ("status",) if status else ()
+            view = self._smi.run((*first, *state, "ps"), started, outcome)
             outcome.views.append(view)
             shown = frozenset(
                 card.device.device_name for card in view.cards if card.device.architecture == "warboy"
