@@ -377,7 +377,8 @@ def snapshot_with(
         folders["sys"] = sys_root
     roots = [word for name, folder in folders.items() for word in (f"--{name}-root", folder)]
     paths = [word for name, path in tools.items() for word in (f"--{name}-path", path)]
-    words = [sys.executable, "-m", "accelscope", "top", "--json", *roots, *paths]
+    patient = ["--reader-timeout=60s", "--device-timeout=20s"]  # on a busy machine, the tools take seconds
+    words = [sys.executable, "-m", "accelscope", "top", "--json", *patient, *roots, *paths]
     found = json.loads(run(words))["nodes"][0]["snapshot"]["devices"]
     return {each["pci_address"]: dict(_document_values("", each)) for each in reversed(found)}
 
