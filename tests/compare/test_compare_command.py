@@ -240,7 +240,9 @@ def test_a_page_that_is_not_found(new: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_page_that_needs_a_token(new: str, capsys: pytest.CaptureFixture[str]) -> None:
     with server(responding("Unauthorized", status=401)) as url:
-        assert "401 Unauthorized" in refused(capsys, url, new)
+        told = refused(capsys, url, new)
+    assert "401 Unauthorized" in told
+    assert "--old-token-file" in told
 
 
 @pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "text/plain"])

@@ -224,6 +224,8 @@ class Source:
             hint = ""
             if error.reason is Reason.NOT_FOUND:
                 hint = "; name the path of the metrics page in the URL, such as /metrics"
+            elif error.status in (401, 403):
+                hint = "; --token-file (NEW) and --old-token-file (OLD) name a file with a bearer token"
             elif error.status is not None and 300 <= error.status < 400:
                 hint = "; redirects are not followed, so name the URL of the metrics page itself"
             elif error.reason is Reason.TLS and "not trusted" in error.text:
