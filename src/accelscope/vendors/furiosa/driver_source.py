@@ -29,6 +29,8 @@ class DriverSource:
         self._shown: dict[str, Entry] = {}
         self._file_names: dict[str, list[str]] = {}  # in /dev, by family
         self._device_files: dict[str, tuple[str, ...]] = {}  # by key, made from `_file_names`
+        # By key: a card as the driver identifies it, and with its id and files, which are the same each time.
+        self._identified_cards: dict[str, tuple[Device, Device]] = {}
         self._tool_cards: dict[str, ToolCard] = {}  # by key, without the driver in /sys
         self._outcome = ToolPass()
         self._shared_uuids: set[str] = set()  # reported by several cards, now or earlier
@@ -72,8 +74,7 @@ class DriverSource:
 
     def _read_card(self, key: str, entry: Entry) -> Reading:
         attributes = Attributes()
-        card = self._cards.identity(entry, attributes)
-        card = replace(card, id=self._id(card), device_files=self._files(entry))
+        card = self._identity(entry, attributes)
         found = [view.find(card) for view in self._outcome.views]
         tool_card = _merged([each for each in found if each is not None], self._outcome.missing)
         sensors = self._cards.sensors(card, attributes)
@@ -89,6 +90,15 @@ class DriverSource:
             else:
                 self._without_use.add(key)
         return result
+
+    def _identity(self, entry: Entry, attributes: Attributes) -> Device:
+        found = self._cards.identity(entry, attributes)
+        id_, files = self._id(found), self._files(entry)
+        known, card = self._identified_cards.get(entry.key, (None, found))
+        if known is not found or card.id != id_ or card.device_files != files:
+            card = replace(found, id=id_, device_files=files)
+            self._identified_cards[entry.key] = found, card
+        return card
 
     def _files(self, entry: Entry) -> tuple[str, ...]:
         files = self._device_files.get(entry.key)

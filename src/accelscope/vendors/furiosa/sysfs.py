@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +71,9 @@ _CLOCK_UNITS = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
 _MASK = re.compile(r"(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
 _NAMED_BIT = re.compile(r"(0x[0-9a-f]{1,16}).{0,20}?\b(?:THROTTLE_)?([A-Z][A-Z0-9_]{2,40})", re.ASCII)
 _COUNT = re.compile(r"([^:]{1,60}):\s*([0-9]{1,18})", re.ASCII)
-_HEXADECIMAL = re.compile(r"(\w{1,60}):\s*(?:0x)?([0-9a-f]{1,16})", re.IGNORECASE | re.ASCII)
+_HEXADECIMAL = re.compile(
+    r"^[ \t]*(\w{1,60}):[ \t]*(?:0x)?([0-9a-f]{1,16})[ \t\r]*$", re.IGNORECASE | re.ASCII | re.MULTILINE
+)
 _MAX_LINES = 1024
 _MAX_CORE_HERTZ = 1e11
 
@@ -108,8 +110,7 @@ def is_alive_state(text: str) -> bool:
 
 def hexadecimal_values(text: str) -> dict[str, int]:
     """`dram_usage: 0x130000000` by name; lines of another form are left out."""
-    found = (_HEXADECIMAL.fullmatch(line) for line in _lines(text))
-    return {match[1]: int(match[2], 16) for match in found if match is not None}
+    return {name: int(number, 16) for name, number in _HEXADECIMAL.findall(text)}
 
 
 def core_memory(text: str) -> tuple[int, int] | None:
@@ -200,6 +201,7 @@ class _SensorFile:
     kind: str
     path: str
     label: str
+    bare: str  # the label as `_bare` returns it
     field: str  # of the model: absent if the file cannot be read
 
 
@@ -233,7 +235,7 @@ class Hwmon:
                 number = attributes.value(place.path, place.field, whole)
                 if number is not None:
                     found.append((place, round(number * _UNITS[place.kind], 9)))
-        return replace(_sensors(found), power_limit_watts=limit)
+        return _sensors(found, limit)
 
     def _places(self, folder: str, attributes: Attributes) -> tuple[_SensorFile, ...]:
         inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
@@ -265,7 +267,7 @@ def _sensor_files(folder: str, attributes: Attributes) -> list[_SensorFile]:
         label = attributes.text(f"{folder}/{name}_label", missed) or name
         if attributes.absent.get(missed) in _NO_LABEL:
             del attributes.absent[missed]  # the name of the file is used
-        place = _SensorFile(match[1], f"{folder}/{file}", label, f"{_FIELDS[match[1]]}.{label}")
+        place = _SensorFile(match[1], f"{folder}/{file}", label, _bare(label), f"{_FIELDS[match[1]]}.{label}")
         # A power's average goes before its last value; it comes first by name.
         places.setdefault((match[1], int(match[2])), place)
     return [places[key] for key in sorted(places)]
@@ -278,15 +280,15 @@ def _limit(folder: str, attributes: Attributes) -> float | None:
     return round(microwatts * _UNITS["power"], 9) if microwatts is not None and microwatts > 0 else None
 
 
-def _sensors(found: Iterable[tuple[_SensorFile, float]]) -> Sensors:
-    temperatures: list[Sensor] = []
+def _sensors(found: Iterable[tuple[_SensorFile, float]], limit: float | None) -> Sensors:
+    temperatures: list[tuple[str, Sensor]] = []  # by bare label
     rails: list[Rail] = []
     card: float | None = None
     for place, number in found:
         match place.kind:
             case "temp":
-                temperatures.append(Sensor(place.label, number))
-            case "power" if _bare(place.label) in _CARD_POWER:
+                temperatures.append((place.bare, Sensor(place.label, number)))
+            case "power" if place.bare in _CARD_POWER:
                 card = number
             case "power":
                 rails.append(Rail(place.label, watts=number))
@@ -294,15 +296,16 @@ def _sensors(found: Iterable[tuple[_SensorFile, float]]) -> Sensors:
                 rails.append(Rail(place.label, volts=number))
             case "curr":
                 rails.append(Rail(place.label, amperes=number))
-    return Sensors(_main(temperatures), card, tuple(temperatures), tuple(rails))
+    sensors = tuple(sensor for _, sensor in temperatures)
+    return Sensors(_main(temperatures), card, sensors, tuple(rails), limit)
 
 
-def _main(temperatures: list[Sensor]) -> float | None:
+def _main(temperatures: list[tuple[str, Sensor]]) -> float | None:
     """The driver's peak over the chip's sensors; without one, the hottest of them."""
-    peak = next((s.celsius for s in temperatures if _bare(s.name) == "peak"), None)
+    peak = next((sensor.celsius for label, sensor in temperatures if label == "peak"), None)
     if peak is not None:
         return peak
-    return max((s.celsius for s in temperatures if _bare(s.name) != _NOT_ON_CHIP), default=None)
+    return max((sensor.celsius for label, sensor in temperatures if label != _NOT_ON_CHIP), default=None)
 
 
 def _bare(label: str) -> str:
