@@ -256,8 +256,9 @@ class CardReader:
             revision=revision,
         )
 
-    def sensors(self, card: Device, attributes: Attributes) -> Sensors:
-        return self._hwmon.read(self._pci_device(card), attributes)
+    def sensors(self, entry: Entry, card: Device, attributes: Attributes) -> Sensors:
+        has_limit = entry.architecture == "rngd"
+        return self._hwmon.read(self._pci_device(card), attributes, has_limit=has_limit)
 
     def read(
         self,
@@ -277,15 +278,15 @@ class CardReader:
         else:
             alive = attributes.value(f"{folder}/device_state", "health", sysfs.is_alive_state)
         attributes.absent.pop("health", None)  # the health is unknown then
-        governor = attributes.value(f"{folder}/npu_governor", "governor", draft.governor)
-        attributes.absent.pop("governor", None)  # not every driver has one
         counts = attributes.value(f"{folder}/atr_error", "errors", sysfs.error_counts)
         uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", draft.count)
         device = self._pci_device(card)
-        total, used = None, None
+        total, used, governor = None, None, None
         if entry.architecture == "warboy":
             cores, clocks = self._warboy_cores(entry, attributes, memory)
         else:
+            governor = attributes.value(f"{folder}/npu_governor", "governor", draft.governor)
+            attributes.absent.pop("governor", None)  # not every driver has one
             cores, clocks = self._rngd_cores(entry, attributes, memory, now)
             free = {core.index for core in cores if core.occupied is False}
             total, used = sysfs.card_memory(_core_folders(entry, len(cores)), free, attributes)

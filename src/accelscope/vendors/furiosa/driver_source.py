@@ -77,7 +77,7 @@ class DriverSource:
         card = self._identity(entry, attributes)
         found = [view.find(card) for view in self._outcome.views]
         tool_card = _merged([each for each in found if each is not None], self._outcome.missing)
-        sensors = self._cards.sensors(card, attributes)
+        sensors = self._cards.sensors(entry, card, attributes)
         if self._without_sensors is not None:
             if sensors.sensors and sensors.power_watts is not None:
                 self._without_sensors.discard(key)

@@ -220,8 +220,8 @@ class Hwmon:
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, tuple[_SensorFile, ...]]] = {}
 
-    def read(self, device: str, attributes: Attributes) -> Sensors:
-        """`device` is the folder of the PCI device."""
+    def read(self, device: str, attributes: Attributes, *, has_limit: bool = True) -> Sensors:
+        """`device` is the folder of the PCI device. `has_limit`: whether cards of its family may have one."""
         found: list[tuple[_SensorFile, float]] = []
         limit: float | None = None
         for folder in _folders(f"{device}/hwmon"):
@@ -230,7 +230,8 @@ class Hwmon:
             except OSError:
                 attributes.absent["sensors"] = AbsenceReason.LOST  # the folder was removed while it was read
                 continue
-            limit = _limit(folder, attributes) if limit is None else limit
+            if limit is None and has_limit:
+                limit = _limit(folder, attributes)
             for place in places:
                 number = attributes.value(place.path, place.field, whole)
                 if number is not None:
