@@ -339,6 +339,14 @@ def test_nothing_listens(new: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot connect" in refused(capsys, url, new)
 
 
+def test_two_pages_that_cannot_be_read_are_both_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with server(responding(NEW)) as old, server(responding(NEW)) as new:
+        pass
+    text = refused(capsys, old, new)
+    assert old in text
+    assert new in text
+
+
 def test_bytes_that_are_no_text(tmp_path: Path, new: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "binary"
     file.write_bytes(b"\xff\xfe\x00")

@@ -51,6 +51,12 @@ class Scene:
     ours: Mapping[str, Mapping[str, Value]]
 
 
+# An agent that starts after a fault has never seen a lost device.
+HEALTHY = pytest.mark.parametrize(
+    "scene", [case for case in CASES if not case.faults], indirect=True, ids=lambda case: case.name
+)
+
+
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
 def scene(request: pytest.FixtureRequest, native_cache: Path) -> Iterator[Scene]:
     case: Case = request.param
@@ -118,6 +124,7 @@ def without(values: Mapping[str, Value], *endings: str) -> dict[str, Value]:
     return {name: value for name, value in values.items() if not name.endswith(endings) and value is not None}
 
 
+@HEALTHY
 @pytest.mark.parametrize("tools", [("amd-smi", "rocm-smi"), ("amd-smi",), ("rocm-smi",)], ids=" and ".join)
 @pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
 def test_the_agents_values_stay_the_same_with_the_real_tools(
@@ -125,8 +132,6 @@ def test_the_agents_values_stay_the_same_with_the_real_tools(
 ) -> None:
     """Tools may add values that no file has. They neither change one nor add an energy that was never
     counted."""
-    if scene.case.faults:
-        pytest.skip("the agent has seen these devices before their fault")
     version_in(tree, tools[0])
     where = amd.place(scene.node, tree)
     none = {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")}
@@ -175,14 +180,13 @@ def test_pcie_errors_that_the_driver_counts_have_the_names_of_amd_smi(
 _OF_A_TOOL = ("memory_total_bytes", "memory_used_bytes", "temperature_celsius", "power_watts")
 
 
+@HEALTHY
 @pytest.mark.parametrize("tool", ["amd-smi", "rocm-smi"])
 @pytest.mark.parametrize("tree", [TRIXIE, SID], ids=lambda tree: tree.suite)
 def test_a_tool_is_enough_where_the_drivers_files_are_not_visible(
     scene: Scene, tree: Tree, tool: str, tmp_path: Path
 ) -> None:
     """As in a container without the node's /sys: the tool alone reports what the files contain."""
-    if scene.case.faults:
-        pytest.skip("the agent has seen these devices before their fault")
     version_in(tree, tool)
     where = amd.place(scene.node, tree)
     none = {"amd-smi": Path("/no/such"), "rocm-smi": Path("/no/such")}

@@ -203,8 +203,13 @@ def _scrapes(old: "Source", new: "Source", interval: float | None) -> "tuple[Scr
 
 
 def _read(old: "Source", new: "Source") -> "tuple[Page, Page]":
-    """Both at the same time, so that values are of the same moment."""
+    """Both at the same time, so that values are of the same moment. The error names each page that cannot be
+    read."""
+    from accelscope.compare import PageError  # noqa: PLC0415
+
     with ThreadPoolExecutor(2) as threads:
-        reading = threads.submit(old.read)
-        page = new.read()
-        return reading.result(), page
+        reading = threads.submit(old.read), threads.submit(new.read)
+    errors = [error for page in reading if isinstance(error := page.exception(), PageError)]
+    if errors:
+        raise PageError("; ".join(map(str, errors)))
+    return reading[0].result(), reading[1].result()
