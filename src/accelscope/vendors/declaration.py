@@ -106,6 +106,7 @@ class VendorDeclaration:
     sources: str  # tuple[OutputFormat, ...]: what `accelscope parse` reads
     examination: str  # VendorExamination: what `accelscope doctor` checks
     capture_plan: str = ""  # Plan: what `accelscope capture` saves
+    error_codes: str = ""  # module with their meaning, see accelscope.vendors.common.error_codes
 
     plugin: PluginDeclaration | None = None  # what `accelscope device-plugin` needs
 
@@ -152,3 +153,8 @@ class VendorDeclaration:
     def load(self, part: str) -> Any:
         """Import a part of this vendor."""
         return load_part(self.package, part)
+
+    def error_code(self, code: str) -> Any:
+        """What the vendor's documents say about an error code, as an ErrorCode. None: nothing is known.
+        Imports the vendor's table when it is first called."""
+        return self.load(f"{self.error_codes}:error_code")(code) if self.error_codes else None

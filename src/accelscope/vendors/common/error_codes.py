@@ -1,5 +1,8 @@
 """The form of a vendor's error codes. Each vendor's `error_codes.py` contains its table. It is imported when
 the first error is read: the tables are large, and a healthy node needs none of them.
+
+The module offers `error_code(code)`, which the declaration of the vendor names, and `documented()`, the
+rows of docs/error-codes.md. A code without its own row follows the vendor's rule for unknown codes.
 """
 
 from dataclasses import dataclass
@@ -28,3 +31,16 @@ class ErrorCode:
     """What ends the error. None: it is over when it has happened; a warning then lasts ten minutes."""
     source: str
     """URL of the public document with these facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What codes with the same consequence have in common."""
+
+    severity: Severity
+    origin: Origin | None
+    action: str
+    until: Clearing | None = None
+
+    def of(self, code: str, meaning: str, source: str) -> ErrorCode:
+        return ErrorCode(code, meaning, self.severity, self.origin, self.action, self.until, source)

@@ -45,6 +45,7 @@ VENDOR = VendorDeclaration(
     sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
+    error_codes="error_codes",
     plugin=PluginDeclaration(part="plugin:open_part", resource="nvidia.com/gpu"),
     settings=(NVML_LIBRARY, NVIDIA_SMI),
     dialects=(
