@@ -36,6 +36,7 @@ VENDOR = VendorDeclaration(
     sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
+    error_codes="error_codes",
     plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
     settings=(AMD_SMI, ROCM_SMI),
     dialects=(

@@ -32,6 +32,7 @@ VENDOR = VendorDeclaration(
     sources="capture:SOURCES",
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
+    error_codes="error_codes",
     plugin=PluginDeclaration(
         part="plugin:open_part",
         other_resources=("huawei.com/Ascend910", "huawei.com/Ascend310P"),

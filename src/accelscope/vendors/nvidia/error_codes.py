@@ -1,4 +1,4 @@
-"""NVIDIA's error codes: XIDs of GPUs.
+"""NVIDIA's error codes: XIDs of GPUs, and SXIDs of NVSwitches, which have five digits.
 
 Severity and clearing follow the immediate action in NVIDIA's catalogue. A GPU that must be reset before it
 can be used again, or a machine that must be restarted, is critical. If the application must be restarted
@@ -220,10 +220,95 @@ _LAST_XID = 172
 _UNUSED = Handling("warning", None, "Look the number up in NVIDIA's document for older GPUs")
 _UNKNOWN = Handling("warning", None, "Look the number up in NVIDIA's document")
 
+# SXIDs. NVIDIA publishes a name and an action for each; the first two digits are the unit of the switch.
+
+SXIDS = (
+    "https://github.com/NVIDIA/NVSentinel/blob/6f8b0fcfa8e502bdda78fabf96facef729a9285b/distros/kubernetes/"
+    "nvsentinel/charts/nvswitch-health-monitor/sxiderrorsmapping.csv"
+)
+
+# By unit: its name, and the number of its codes.
+_UNITS: Mapping[int, tuple[str, int]] = MappingProxyType(
+    {
+        10: ("host interface", 8),
+        11: ("port ingress", 47),
+        12: ("port egress", 51),
+        13: ("port state (FSTATE)", 8),
+        14: ("port state (TSTATE)", 18),
+        15: ("port routing", 20),
+        16: ("port", 3),
+        17: ("NVLink control", 8),
+        18: ("NVLink interface", 20),
+        19: ("NVLink transaction layer", 84),
+        20: ("NVLink data link layer", 38),
+        21: ("crossbar (AFS)", 10),
+        22: ("NVLink microcontroller", 13),
+        23: ("crossbar", 17),
+        24: ("source tracking", 10),
+        25: ("NVLink link state", 10),
+        26: ("switch microcontroller", 8),
+        27: ("cable controller", 7),
+        28: ("cable module temperature", 6),
+        29: ("multicast state", 6),
+        30: ("reduction state", 6),
+    }
+)
+_FABRIC = "Drain the node and reset all GPUs and NVSwitches, or reboot it"
+_FATAL: tuple[tuple[str, Handling, str], ...] = (
+    (
+        "fatal error",
+        Handling("critical", "hardware", _FABRIC, "reset"),
+        "10003 10006-10008 12020 12028 12032 14017 19084 22003 22011 23001-23008 23010-23016 26001-26007",
+    ),
+    (
+        "fatal error of the GPU on this link",
+        Handling("critical", "hardware", "Drain the GPU on the link and reset it", "reset"),
+        "14001 14002 14014 14018 20034 24007-24010",
+    ),
+    (
+        "uncorrectable internal error",
+        Handling("critical", "hardware", f"{_FABRIC}; if it returns, have the switch replaced", "reset"),
+        "11001 11007 11009 11013 11017-11020 11028-11030 12001 12002 12022 12024-12027 12030 12031 "
+        "12035 12037 12039 12041 12043 12045 12047 12048 14004 14006 14008 14010 14016 15001 15005 "
+        "15006 15009 15010 15012 15013 15015 15017 15019 17002 17003 17006 17007 19004-19006 "
+        "19013-19017 19046-19048 19053 19054 19056 19058 19060 19061 19063 19064 19066 19067 19069 "
+        "19070 22012 23009 23017 24004-24006 29002 29004 30002 30004",
+    ),
+    (
+        "unexpected error",
+        Handling("critical", None, f"{_FABRIC}; report the error to NVIDIA", "reset"),
+        "12004 12005 12007 12008 13001-13008 14011-14013 16002 16003 18011 18016 19027-19032 "
+        "19074-19076 19079 20011 20016-20033 21001-21010 28006",
+    ),
+    (
+        "link error",
+        Handling("critical", "hardware", f"{_FABRIC}; check the signal quality of the link", "reset"),
+        "18001-18010 18012-18015 18017-18020 19001-19003 19007 19008 19010-19012 19018-19021 20004 "
+        "20005 25008-25010",
+    ),
+    (
+        "link error, often a bad connection",
+        Handling("critical", "hardware", f"{_FABRIC}; check cable and connectors of the link", "reset"),
+        "20009 20010 20012 27001-27007",
+    ),
+    (
+        "link error that needs a diagnosis",
+        Handling("critical", "hardware", f"{_FABRIC}; run NVIDIA's field diagnosis", "reset"),
+        "19036 19037 19080 19083 20006 20007 20036-20038",
+    ),
+    ("too hot", Handling("warning", "environment", "Check fans and airflow"), "10004 28001 28003 28005"),
+    (
+        "access rule violated",
+        Handling("critical", "driver", "Check the configuration of Fabric Manager; restart it", "reset"),
+        "11004",
+    ),
+)
+_NOT_FATAL = Handling("info", None, _NOTHING)
+
 
 def error_code(code: str) -> ErrorCode | None:
-    """None: not a number, so it is no XID."""
-    if not code.isdecimal():
+    """None: not a number, so it is neither an XID nor an SXID."""
+    if not (code.isascii() and code.isdecimal()):
         return None
     number = int(code)
     if number in _XIDS:
@@ -231,9 +316,27 @@ def error_code(code: str) -> ErrorCode | None:
         return handling.of(code, meaning, CATALOGUE)
     if 0 < number <= _LAST_XID:
         return _UNUSED.of(code, "not used by A100 and newer GPUs", CATALOGUE)
+    unit, count = _UNITS.get(number // 1000, ("", 0))
+    if 0 < number % 1000 <= count:
+        return _switch_error(number, unit)
     return _UNKNOWN.of(code, "not in the catalogue", CATALOGUE)
+
+
+def _switch_error(number: int, unit: str) -> ErrorCode:
+    for meaning, handling, codes in _FATAL:
+        if any(_is_in(number, span) for span in codes.split()):
+            return handling.of(str(number), f"NVSwitch {unit}: {meaning}", SXIDS)
+    return _NOT_FATAL.of(str(number), f"NVSwitch {unit}: non-fatal event", SXIDS)
+
+
+def _is_in(number: int, span: str) -> bool:
+    first, _, last = span.partition("-")
+    return int(first) <= number <= int(last or first)
 
 
 def documented() -> Iterator[ErrorCode]:
     for number, (meaning, handling) in _XIDS.items():
         yield handling.of(str(number), meaning, CATALOGUE)
+    for prefix, (unit, count) in _UNITS.items():
+        for number in range(prefix * 1000 + 1, prefix * 1000 + count + 1):
+            yield _switch_error(number, unit)
