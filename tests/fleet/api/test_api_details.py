@@ -1,6 +1,8 @@
 """One node, one device, one pod, and the clusters they are in."""
 
-from tests.fleet.api.serving import GIB, serving
+from tests.fleet.api.serving import GIB, fleet_store, nvidia, report, serving, snapshot
+
+from accelscope.model import ErrorCount
 
 
 async def test_node_detail_contains_devices_pods_and_processes() -> None:
@@ -32,6 +34,35 @@ async def test_device_detail_contains_the_reading() -> None:
         assert detail["reading"]["memory_total_bytes"] == 80 * GIB
         assert [process["pid"] for process in detail["processes"]] == [100]
         assert [pod["pod"] for pod in detail["pods"]] == ["train-0"]
+
+
+async def test_errors_of_a_device_have_their_meaning() -> None:
+    store = fleet_store()
+    faulty = nvidia(
+        2,
+        errors=(
+            ErrorCount("xid", "31", 4, 300.0),
+            ErrorCount("xid", "48", 1, 100.0),
+            ErrorCount("xid", "8", 0),
+            ErrorCount("new", "not-a-number", 1),
+        ),
+    )
+    store.take("berlin", report(snapshot("gamma", (faulty,))))
+    async with serving(store) as client:
+        detail = await client.get("/api/v1/devices/berlin/gamma/nvidia:GPU-2")
+        worst, application, unknown = detail["errors"]
+        assert (worst["code"], worst["count"], worst["last_seen"]) == ("48", 1, 100.0)
+        assert (worst["severity"], worst["until"], worst["origin"]) == ("critical", "reset", "hardware")
+        assert worst["meaning"] == "uncorrectable memory error"
+        assert "reset" in worst["action"]
+        assert worst["source"].startswith("https://")
+        assert (application["code"], application["severity"], application["origin"]) == (
+            "31",
+            "info",
+            "application",
+        )
+        assert (unknown["code"], unknown["meaning"], unknown["severity"]) == ("not-a-number", None, None)
+        assert (await client.get("/api/v1/devices/berlin/alpha/nvidia:GPU-0"))["errors"] == []
 
 
 async def test_pod_detail_contains_devices_and_processes() -> None:

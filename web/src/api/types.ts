@@ -340,6 +340,8 @@ export interface DeviceDetail {
   balance: DeviceBalance | null;
   /** Row of the device. */
   device: DeviceRow;
+  /** Errors with a code that occurred, with their meaning, the most severe first. */
+  errors: DeviceError[];
   /** Increases with every change that the caller can see. */
   generation: number;
   /** Rows of the containers that it is allocated to or that use it. */
@@ -350,6 +352,29 @@ export interface DeviceDetail {
   reading: Device | null;
   /** Use of the device that is attributed to no pod. */
   unattributed: Unattributed[];
+}
+
+export interface DeviceError {
+  /** What to do first. */
+  action: string | null;
+  /** Code that the driver reports. */
+  code: string;
+  /** Number of errors, at least 1. */
+  count: number;
+  /** Type of error: `xid`, `ras`, `axi`, `pcie` … */
+  kind: string;
+  /** Unix time of the last error with this code. */
+  last_seen: number | null;
+  /** What the code means; null: nothing is known about it. */
+  meaning: string | null;
+  /** Usual cause: `hardware`, `driver`, `application` or `environment`; null: not stated. */
+  origin: string | null;
+  /** `critical` or `warning`: it decides the health; `info`: it does not affect it. */
+  severity: string | null;
+  /** URL of the public document about the code. */
+  source: string | null;
+  /** What ends the error: `reset`, `driver_reload`, `reboot` or `replacement`; null: it is over when it has happened. */
+  until: string | null;
 }
 
 export interface DeviceRow {

@@ -19,12 +19,14 @@ from accelscope.model import (
     AttributionSourceState,
     Device,
     DeviceBalance,
+    ErrorCount,
     Pod,
     ReaderState,
     SinkState,
     Snapshot,
     Unattributed,
 )
+from accelscope.vendors import declarations
 
 _ROWS_LIMIT = 10_000  # per node or pod: far more than any has
 
@@ -49,9 +51,42 @@ class NodeDetail(Struct, frozen=True, kw_only=True):
     at: At
 
 
+class DeviceError(Struct, frozen=True, kw_only=True):
+    """Errors of one code. The fleet knows what the code means, so that it does for agents of any version."""
+
+    kind: Annotated[str, Meta(description="type of error: `xid`, `ras`, `axi`, `pcie` …")]
+    code: Annotated[str, Meta(description="code that the driver reports")]
+    count: Annotated[int, Meta(description="number of errors, at least 1")]
+    last_seen: Annotated[float | None, Meta(description="Unix time of the last error with this code")]
+    meaning: Annotated[str | None, Meta(description="what the code means; null: nothing is known about it")]
+    severity: Annotated[
+        str | None,
+        Meta(description="`critical` or `warning`: it decides the health; `info`: it does not affect it"),
+    ]
+    origin: Annotated[
+        str | None,
+        Meta(
+            description="usual cause: `hardware`, `driver`, `application` or `environment`; null: not stated"
+        ),
+    ]
+    action: Annotated[str | None, Meta(description="what to do first")]
+    until: Annotated[
+        str | None,
+        Meta(
+            description="what ends the error: `reset`, `driver_reload`, `reboot` or `replacement`; null: it "
+            "is over when it has happened"
+        ),
+    ]
+    source: Annotated[str | None, Meta(description="URL of the public document about the code")]
+
+
 class DeviceDetail(Struct, frozen=True, kw_only=True):
     device: Annotated[DeviceRow, Meta(description="row of the device")]
     reading: Annotated[Device | None, Meta(description="all values of the device, and why others are absent")]
+    errors: Annotated[
+        list[DeviceError],
+        Meta(description="errors with a code that occurred, with their meaning, the most severe first"),
+    ]
     balance: Annotated[
         DeviceBalance | None,
         Meta(description="memory, energy and shares of the device beyond the use by its pods"),
@@ -126,9 +161,11 @@ def device_detail(call: Call) -> DeviceDetail:
     )
     devices: tuple[Device, ...] = () if snapshot is None else snapshot.devices
     balances: tuple[DeviceBalance, ...] = () if snapshot is None else snapshot.balances
+    reading = next((device for device in devices if device.id == id_), None)
     return DeviceDetail(
         device=row,
-        reading=next((device for device in devices if device.id == id_), None),
+        reading=reading,
+        errors=[] if reading is None else _explained(row.vendor, reading.errors),
         balance=next((balance for balance in balances if balance.device == id_), None),
         pods=_rows(call, store.pods, *there),
         processes=_rows(call, store.processes, *there),
@@ -136,6 +173,27 @@ def device_detail(call: Call) -> DeviceDetail:
         generation=call.generation,
         at=call.now,
     )
+
+
+_EXPLANATION = ("meaning", "severity", "origin", "action", "until", "source")
+_SEVERITIES = ("critical", "warning", "info", None)
+
+
+def _explained(vendor: str, errors: Iterable[ErrorCount]) -> list[DeviceError]:
+    explained = []
+    for error in errors:
+        if error.count:
+            known = declarations()[vendor].error_code(error.code)
+            explained.append(
+                DeviceError(
+                    kind=error.kind,
+                    code=error.code,
+                    count=error.count,
+                    last_seen=error.last_seen,
+                    **{name: getattr(known, name, None) for name in _EXPLANATION},
+                )
+            )
+    return sorted(explained, key=lambda e: (_SEVERITIES.index(e.severity), -(e.last_seen or 0.0), e.code))
 
 
 def pod_detail(call: Call) -> PodDetail:
