@@ -116,10 +116,8 @@ function Whole({ detail }: { detail: DeviceDetail }) {
       <UnattributedUse rows={detail.unattributed} names={null} />
       {reading ? (
         <>
-          <div class="columns">
-            <Errors reading={reading} />
-            <Balance balance={detail.balance} />
-          </div>
+          <Errors errors={detail.errors} reading={reading} />
+          <Balance balance={detail.balance} />
           <Rails reading={reading} />
           <Links reading={reading} />
         </>

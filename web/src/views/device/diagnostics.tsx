@@ -1,26 +1,20 @@
 // Error counters, links and unavailable values.
-import type { Device, EccCount } from "../../api/types";
+import type { Device, DeviceError, EccCount } from "../../api/types";
 import { bytes, count, plural } from "../../app/units";
 import { Value } from "../../parts/absent";
 import { Age } from "../../parts/age";
+import { Badge } from "../../parts/badge";
 import { Health, words } from "../../parts/health";
 import { Panel } from "../../parts/panel";
 import { type Row, SmallTable } from "../../parts/small-table";
 import { Empty } from "../../parts/states";
+import { nameOf, toneOf, whatToDo } from "./errors";
 import { perSecond } from "./units";
 
-export function Errors({ reading }: { reading: Device }) {
+// Errors with a code and counters of memory errors. What a code means is in the fleet's response.
+export function Errors({ errors, reading }: { errors: readonly DeviceError[]; reading: Device }) {
   const rows = [
-    ...reading.errors
-      .filter((error) => error.count > 0)
-      .map((error) => ({
-        key: `${error.kind} ${error.code}`,
-        cells: [
-          `${error.kind.toUpperCase()} ${words(error.code)}`,
-          count(error.count),
-          error.last_seen === null ? "" : <Age key="age" at={error.last_seen} />,
-        ],
-      })),
+    ...errors.map((error) => ({ key: `${error.kind} ${error.code}`, cells: errorCells(error) })),
     ...counted("ECC", reading.ecc),
     ...counted("Retired pages", reading.retired_pages),
   ];
@@ -28,12 +22,43 @@ export function Errors({ reading }: { reading: Device }) {
   return (
     <Panel title="Errors" aside={looked > 0 ? plural(looked, "counter") : undefined} flush>
       {rows.length > 0 ? (
-        <SmallTable caption="Error counters" columns={["Error", "#Count", "Last seen"]} rows={rows} />
+        <SmallTable
+          caption="Error counters"
+          columns={["Error", "Meaning", "#Count", "Last seen", "What to do"]}
+          rows={rows}
+        />
       ) : (
         <Empty title={looked > 0 ? "All error counters are 0" : "The driver reports no error counters"} />
       )}
     </Panel>
   );
+}
+
+function errorCells(error: DeviceError): Row["cells"] {
+  const tone = toneOf(error);
+  return [
+    <span key="code">
+      {nameOf(error)} {tone ? <Badge tone={tone}>{error.severity}</Badge> : null}
+    </span>,
+    error.meaning === null ? null : (
+      <div key="meaning" class="wraps">
+        {error.meaning}
+        {error.source ? (
+          <>
+            {" "}
+            <a href={error.source} target="_blank" rel="noreferrer" aria-label={`source of ${error.code}`}>
+              source
+            </a>
+          </>
+        ) : null}
+      </div>
+    ),
+    count(error.count),
+    error.last_seen === null ? "" : <Age key="age" at={error.last_seen} />,
+    <div key="action" class="wraps">
+      {whatToDo(error)}
+    </div>,
+  ];
 }
 
 function counted(what: string, counts: readonly EccCount[]): Row[] {
@@ -43,8 +68,10 @@ function counted(what: string, counts: readonly EccCount[]): Row[] {
       key: `${what} ${one.severity} ${one.lifetime} ${one.block}`,
       cells: [
         `${what}, ${words(one.severity)}${one.block ? `, ${words(one.block)}` : ""}`,
+        null,
         count(one.count),
         one.last_seen !== null ? <Age key="age" at={one.last_seen} /> : since(one),
+        null,
       ],
     }));
 }
