@@ -61,7 +61,7 @@ class ScriptedReader:
             power_watts=100.0,
             read_at=self.clock(),
             ecc=(EccCount("uncorrected", False, self.memory_errors),),
-            errors=(ErrorCount("xid", "79", 1, 5.0),),
+            errors=(ErrorCount("xid", "13", 1, 5.0),),
         )
         return Reading(device, (Process(pid=1, device=id_),), (Rejection("x", "unreadable"),))
 
@@ -228,13 +228,18 @@ def test_a_device_that_was_never_read_is_listed(opened: Callable[..., Run]) -> N
     assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:unidentified-1": STALE}
 
 
-@pytest.mark.parametrize("reason", ["lost", "reset_required"])
-def test_a_device_that_the_driver_reports_as_lost(opened: Callable[..., Run], reason: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "state"), [("lost", HealthState.LOST), ("reset_required", HealthState.CRITICAL)]
+)
+def test_a_device_that_the_driver_reports_as_lost(
+    opened: Callable[..., Run], reason: str, state: HealthState
+) -> None:
     run = opened("0", "1")
     run.one_pass()
     run.reader.errors["1"] = DeviceLost("GPU is lost", reason=reason)
     result = run.one_pass()
-    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}
+    assert states(result) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": (True, state)}
+    assert result.devices[1].health.cause == reason
     assert counts(result) == {reason: 1}
     assert (result.state.devices_seen, result.state.devices_expected) == (1, 2)
     run.reader.errors.clear()

@@ -108,7 +108,7 @@ def doctor(*arguments: str, settings: dict[str, str] | None = None) -> subproces
         (["library_missing", "tool_garbage"], "error", "reading", "nvidia-smi", "nvidia-smi"),
         (["library_missing", "tool_killed"], "error", "reading", "signal 9", "out of memory"),
         (["lost"], "error", "device 1", "lost", "XID 79"),
-        (["reset_required"], "error", "device 1", "lost", "nvidia-smi --gpu-reset -i 1"),
+        (["reset_required"], "error", "device 1", "requires a reset", "nvidia-smi --gpu-reset -i 1"),
         (["hot"], "warning", "device 1", "throttled", "fans"),
         (["tool_missing"], "note", "nvidia-smi", "not found", None),
     ],

@@ -94,7 +94,11 @@ def make_runner(
         options = replace(options, first_answer_seconds=seconds)
         deadlines = replace(deadlines, pass_seconds=deadlines.pass_seconds + seconds)
     return Runner(
-        open_reader(vendor, options), deadlines=deadlines, changed=changed, expected=settings.expected_devices
+        open_reader(vendor, options),
+        deadlines=deadlines,
+        changed=changed,
+        expected=settings.expected_devices,
+        paths=settings.paths,
     )
 
 

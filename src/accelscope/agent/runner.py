@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from accelscope.deadline import Calls, NoThreadAvailable, call_detached
 from accelscope.model import (
@@ -31,8 +31,18 @@ from accelscope.model import (
     device_id,
     identity_of,
 )
-from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Reader, ReaderError, Survey
+from accelscope.vendors.common.contract import (
+    DeviceLost,
+    DriverAbsent,
+    Paths,
+    Reader,
+    ReaderError,
+    Survey,
+)
 from accelscope.vendors.common.values import CounterTimes
+
+if TYPE_CHECKING:
+    from accelscope.vendors.common.health import HealthTracker
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +52,7 @@ SURVEY: Final = ""  # key of the call that lists the devices
 _MOST_KNOWN_DEVICES = 1024
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _INCOMPLETE = ReaderError("incomplete", "the driver's output is incomplete and does not contain this device")
+_PATHS = Paths()
 _LATE = ReaderError("deadline", "not read: other devices used up the time of this pass")
 _NO_THREAD = ReaderError("exhausted", "the agent could not start a thread to call the driver")
 _NOT_LISTED = DeviceLost("the driver no longer lists this device", reason="not_shown")
@@ -86,6 +97,7 @@ class Runner:
         deadlines: Deadlines,
         changed: threading.Condition,
         expected: int = 0,
+        paths: Paths = _PATHS,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,7 +116,8 @@ class Runner:
         self._survey_error: ReaderError | None = None
         self._known: dict[str, Device] = {}
         self._error_dates: dict[str, ErrorDates] = {}  # by the ids in `_known`
-        self._began: dict[str, tuple[HealthState, str | None, float]] = {}  # states that are not ok, by id
+        self._paths = paths
+        self._health: HealthTracker | None = None  # since the first problem or error
         self._last_result: Result | None = None  # at the end of the last pass
         self._tally = _Tally()
         self._pass_started: float | None = None
@@ -225,8 +238,14 @@ class Runner:
         if isinstance(outcome, Reading):
             slot.reading, slot.error = self._remember(outcome), None
             self._count_rejected(outcome.rejected)
+            if (tracker := self._tracker(slot.reading.device)) is not None:
+                tracker.observe(slot.reading, self._clock())
         elif isinstance(outcome, ReaderError):
             slot.error = outcome
+            if isinstance(outcome, DeviceLost) and slot.reading is not None:
+                device = self._stale(key, slot)
+                if (tracker := self._tracker(device)) is not None:
+                    tracker.observe_failure(device.id, self._clock())
             self._tally.errors[outcome.reason] += 1
 
     def _remember(self, reading: Reading) -> Reading:
@@ -260,12 +279,15 @@ class Runner:
             return replace(last, state=self._state(last.devices))
         devices: list[Device] = []
         processes: list[Process] = []
+        problems: dict[str, tuple[Health, ...]] = {}
         error = self._survey_error
         slots = {} if error else self._slots
         for slot in slots.values():
             if slot.error is None and slot.reading is not None:
                 devices.append(slot.reading.device)
                 processes += slot.reading.processes
+                if slot.reading.problems:
+                    problems[slot.reading.device.id] = slot.reading.problems
         shown = {device.id for device in devices}
         stale = (self._stale(key, slot) for key, slot in slots.items() if slot.error is not None)
         devices += [device for device in stale if device.id not in shown]  # it may have another key now
@@ -279,22 +301,24 @@ class Runner:
             error = _INCOMPLETE
         for device in missing:
             devices.append(lost_device(device, _NOT_LISTED) if error is None else stale_device(device, error))
-        devices = [self._with_since(device) for device in devices]
+        devices = [self._with_health(device, problems.get(device.id, ())) for device in devices]
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
-    def _with_since(self, device: Device) -> Device:
-        """Adds when the state of health began."""
-        health = device.health
-        if health.state is HealthState.OK:
-            self._began.pop(device.id, None)
-            return device
-        state, cause, since = self._began.get(device.id, (None, None, 0.0))
-        if (state, cause) != (health.state, health.cause):
-            since = self._clock()
-            if len(self._began) < _MOST_KNOWN_DEVICES or device.id in self._began:
-                self._began[device.id] = (health.state, health.cause, since)
-        return replace(device, health=replace(health, since=since))
+    def _with_health(self, device: Device, problems: Sequence[Health]) -> Device:
+        tracker = self._tracker(device)
+        return device if tracker is None else tracker.decide(device, problems, self._clock())
+
+    def _tracker(self, device: Device) -> "HealthTracker | None":
+        """None: no device had a problem or an error yet."""
+        if self._health is None and (
+            device.health.state is not HealthState.OK
+            or any(error.last_seen is not None for error in device.errors)
+        ):
+            from accelscope.vendors.common.health import HealthTracker  # noqa: PLC0415 - saves memory
+
+            self._health = HealthTracker(self._reader.vendor, self._paths)
+        return self._health
 
     def _has_unread_devices(self) -> bool:
         """Whether the running pass still has to read a key that was never read."""
@@ -395,14 +419,24 @@ def _identity_only(device: Device, health: Health) -> Device:
 
 
 def stale_device(device: Device, error: ReaderError) -> Device:
-    """A device that could not be read. Its health is unknown, not critical."""
-    return _identity_only(device, Health(HealthState.UNKNOWN, f"{error.reason}: {error}", cause=error.reason))
+    """A device that could not be read. By itself its health is unknown, not critical."""
+    reason = f"{error.reason}: {error}"
+    return _identity_only(device, Health(HealthState.UNKNOWN, reason, cause=error.reason, until="condition"))
 
 
 def lost_device(device: Device, error: ReaderError) -> Device:
     """A device that the driver reports as lost, or no longer lists."""
+    reason = f"{error.reason}: {error}"
+    if error.reason == "reset_required":
+        action = "Drain the device and reset it; if that fails, reboot the node"
+        return _identity_only(
+            device,
+            Health(HealthState.CRITICAL, reason, cause="reset_required", action=action, until="reset"),
+        )
+    action = "Drain the node and reboot it; if the device stays lost, check card, power cable and cooling"
     return _identity_only(
-        device, Health(HealthState.LOST, f"{error.reason}: {error}", cause="lost", origin="hardware")
+        device,
+        Health(HealthState.LOST, reason, cause="lost", action=action, origin="hardware", until="reboot"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from accelscope.model.device import Device, ReasonCount, Vendor
+from accelscope.model.device import Device, Health, ReasonCount, Vendor
 from accelscope.model.workload import (
     Allocation,
     AttributionSourceState,
@@ -150,3 +150,5 @@ class Reading:
     device: Device
     processes: tuple[Process, ...] = ()
     rejected: tuple[Rejection, ...] = ()
+    # Everything that the driver reports as a problem now, the worst as `device.health`; empty: only that.
+    problems: tuple[Health, ...] = ()

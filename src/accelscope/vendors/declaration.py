@@ -107,6 +107,9 @@ class VendorDeclaration:
     examination: str  # VendorExamination: what `accelscope doctor` checks
     capture_plan: str = ""  # Plan: what `accelscope capture` saves
     error_codes: str = ""  # module with their meaning, see accelscope.vendors.common.error_codes
+    # The driver lists the errors that a device has now, so it decides itself when one ends.
+    lists_current_errors: bool = False
+    driver_modules: tuple[str, ...] = ()  # of the kernel; loaded again, they show a reload of the driver
 
     plugin: PluginDeclaration | None = None  # what `accelscope device-plugin` needs
 

@@ -4,14 +4,13 @@ import pynvml
 import pytest
 
 from accelscope.model import FAULT_THROTTLES, Health, HealthState, Throttle
-from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, assess_health
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, find_problems
 
 
 def assess(*active: str, recovery_action: int | None = None) -> Health:
     throttles = [Throttle(reason, reason in active) for reason in NVML_THROTTLE_BITS.values()]
-    return assess_health(
-        now=0.0, remapped=None, ecc=(), errors=(), throttles=throttles, recovery_action=recovery_action
-    )
+    problems = find_problems(remapped=None, ecc=(), throttles=throttles, recovery_action=recovery_action)
+    return problems[0] if problems else Health(HealthState.OK)
 
 
 @pytest.mark.parametrize("reason", NVML_THROTTLE_BITS.values())

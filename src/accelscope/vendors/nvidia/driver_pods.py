@@ -90,7 +90,7 @@ class NvidiaSmi:
     ) -> Snapshot:
         """Without an agent there is no information about the agent, pods and owners of processes."""
         devices = tuple(
-            with_health(replace(with_known_id(device, ids_by_address), read_at=taken_at), taken_at)
+            with_health(replace(with_known_id(device, ids_by_address), read_at=taken_at))
             for device in reading.devices.devices
         )
         if reading.processes.error is not None:  # an empty list alone would mean that no process runs

@@ -11,7 +11,6 @@ from accelscope.model import (
     AbsenceReason,
     Device,
     EccCount,
-    ErrorCount,
     Health,
     HealthState,
     Partition,
@@ -91,109 +90,130 @@ def limit_by_margin(celsius: float, margin: float, threshold: float) -> float:
     return celsius + margin - threshold
 
 
-# XIDs that indicate a hardware problem rather than a faulty program (NVIDIA's XID catalogue).
-HARDWARE_XIDS = frozenset({"48", "62", "63", "64", "74", "79", "92", "94", "95", "119", "120", "140", "154"})
-XID_IS_RECENT_SECONDS = 600.0
-
 # Values that every GPU has in some form. A driver that returns none of them is failing.
 _VITAL = frozenset({"utilization_ratio", "temperature_celsius", "power_watts", "memory_total_bytes"})
 
 _NO_RECOVERY = 0
-_RECOVERY_ACTIONS = {  # nvmlDeviceGpuRecoveryAction_t
-    1: "the driver requests a GPU reset",
-    2: "the driver requests a node reboot",
-    3: "the driver requests that peer-to-peer traffic is drained",
-    4: "the driver requests that the GPU is drained and reset",
-    5: "the driver requests recovery of the IMEX domain",
-    6: "the driver requests a bus reset",
-    7: "the driver requests a system reboot",
+_RESET = "Drain the GPU and reset it; if that fails, reboot the node"
+_REBOOT = "Drain the node and reboot it"
+_RECOVERY_ACTIONS = {  # nvmlDeviceGpuRecoveryAction_t: reason, action, what ends it
+    1: ("the driver requests a GPU reset", _RESET, "reset"),
+    2: ("the driver requests a node reboot", _REBOOT, "reboot"),
+    3: (
+        "the driver requests that peer-to-peer traffic is drained",
+        "Wait until the jobs that use NVLink between GPUs have ended",
+        "condition",
+    ),
+    4: ("the driver requests that the GPU is drained and reset", _RESET, "reset"),
+    5: (
+        "the driver requests recovery of the IMEX domain",
+        "End the jobs of its NVLink domain, then restart nvidia-imex on the domain's nodes",
+        "condition",
+    ),
+    6: ("the driver requests a bus reset", _REBOOT, "reset"),
+    7: ("the driver requests a system reboot", _REBOOT, "reboot"),
 }
 
 
-def assess_health(
+def find_problems(
     *,
-    now: float,
     remapped: RemappedRows | None,
     ecc: Iterable[EccCount],
-    errors: Iterable[ErrorCount],
     throttles: Iterable[Throttle],
     recovery_action: int | None,
     absent: Iterable[Absence] = (),
-) -> Health:
-    """The worst problem of a GPU that answered; OK without one."""
+) -> tuple[Health, ...]:
+    """The problems that the driver reports of a GPU that answered, the worst first."""
     vital = [absence.reason for absence in absent if absence.field in _VITAL]
     failed = vital.count(AbsenceReason.DRIVER_ERROR)
     if failed and len(vital) == len(_VITAL):
-        return failed_queries(failed, len(vital))
-    problems = _problems(now, remapped, ecc, errors, throttles, recovery_action=recovery_action)
-    return next(problems, Health(HealthState.OK))
+        return (failed_queries(failed, len(vital)),)
+    return tuple(_problems(remapped, ecc, throttles, recovery_action))
 
 
 def failed_queries(failed: int, total: int) -> Health:
     reason = f"the driver returned an error for {failed} of {total} values"
-    return Health(HealthState.CRITICAL, reason, "Unknown Error", "driver_error")
+    return Health(
+        HealthState.CRITICAL, reason, "Unknown Error", "driver_error", action=_RESET, until="condition"
+    )
 
 
 def recovery_requested(action: str) -> Health:
     """`action` is the driver's name for it."""
     reason = f"the driver requests a recovery action: {action}"
-    return Health(HealthState.CRITICAL, reason, action, "reset_required")
+    return Health(HealthState.CRITICAL, reason, action, "reset_required", action=_RESET, until="reset")
 
 
-def with_health(device: Device, now: float) -> Device:
-    """Assess the health of a row of nvidia-smi, unless the tool itself reported a problem."""
-    if device.health != UNKNOWN_HEALTH:
-        return device
-    health = assess_health(
-        now=now,
-        remapped=device.remapped_rows,
-        ecc=device.ecc,
-        errors=device.errors,
-        throttles=device.throttles,
-        recovery_action=None,
+def reset_required() -> Health:
+    return Health(
+        HealthState.CRITICAL, RESET_TEXT, "GPU requires reset", "reset_required", action=_RESET, until="reset"
     )
-    return replace(device, health=health)
+
+
+def problems_of(device: Device) -> tuple[Health, ...]:
+    """The problems in a row of nvidia-smi, the worst first. A problem that the tool itself reported is the
+    only one."""
+    if device.health != UNKNOWN_HEALTH:
+        return (device.health,)
+    return find_problems(
+        remapped=device.remapped_rows, ecc=device.ecc, throttles=device.throttles, recovery_action=None
+    )
+
+
+def with_health(device: Device) -> Device:
+    """The device of a row of nvidia-smi, with its worst problem."""
+    return replace(device, health=next(iter(problems_of(device)), Health(HealthState.OK)))
 
 
 def _problems(
-    now: float,
     remapped: RemappedRows | None,
     ecc: Iterable[EccCount],
-    errors: Iterable[ErrorCount],
     throttles: Iterable[Throttle],
-    *,
     recovery_action: int | None,
 ) -> Iterator[Health]:
-    """All problems, worst first."""
     if remapped is not None and remapped.failed:
-        reason = "a memory row could not be remapped"
-        yield Health(HealthState.CRITICAL, reason, cause="row_remap_failed", origin="hardware")
+        yield Health(
+            HealthState.CRITICAL,
+            "a memory row could not be remapped",
+            cause="row_remap_failed",
+            action="Drain the node and have the board replaced",
+            origin="hardware",
+            until="replacement",
+        )
     if recovery_action in _RECOVERY_ACTIONS:
-        yield Health(HealthState.CRITICAL, _RECOVERY_ACTIONS[recovery_action], cause="reset_required")
+        reason, action, until = _RECOVERY_ACTIONS[recovery_action]
+        yield Health(HealthState.CRITICAL, reason, cause="reset_required", action=action, until=until)
     elif recovery_action is not None and recovery_action != _NO_RECOVERY:
         yield recovery_requested(str(recovery_action))
-    recent = sorted(
-        e.code
-        for e in errors
-        if e.kind == "xid"
-        and e.code in HARDWARE_XIDS
-        and e.last_seen is not None
-        and now - e.last_seen < XID_IS_RECENT_SECONDS
-    )
-    if recent:
-        reason = f"hardware error: XID {', '.join(recent)} in the last 10 minutes"
-        yield Health(HealthState.WARNING, reason, cause=f"xid_{recent[0]}", origin="hardware")
     if remapped is not None and remapped.pending:
-        reason = "row remapping is pending until the next GPU reset"
-        yield Health(HealthState.WARNING, reason, cause="row_remap_pending", origin="hardware")
+        yield Health(
+            HealthState.WARNING,
+            "row remapping is pending until the next GPU reset",
+            cause="row_remap_pending",
+            action="Drain the GPU when possible and reset it, which activates spare rows",
+            origin="hardware",
+            until="reset",
+        )
     if any(e.severity == "uncorrected" and not e.lifetime and e.block is None and e.count for e in ecc):
-        reason = "uncorrected memory errors since the driver was loaded"
-        yield Health(HealthState.WARNING, reason, cause="ecc_uncorrected", origin="hardware")
+        yield Health(
+            HealthState.WARNING,
+            "uncorrected memory errors since the driver was loaded",
+            cause="ecc_uncorrected",
+            action="Jobs may have failed: drain the GPU and reset it; if errors continue, replace the board",
+            origin="hardware",
+            until="reset",
+        )
     active = {throttle.reason for throttle in throttles if throttle.active} & FAULT_THROTTLES
     if active:
         power_only = active == {"hw_power_brake_slowdown"}
-        cause = "power_brake" if power_only else "throttled"
-        yield Health(HealthState.WARNING, _throttle_text(active), cause=cause, origin="environment")
+        yield Health(
+            HealthState.WARNING,
+            _throttle_text(active),
+            cause="power_brake" if power_only else "throttled",
+            action="Check the power supply" if power_only else "Check fans, airflow and power supply",
+            origin="environment",
+            until="condition",
+        )
 
 
 def _throttle_text(active: Set[str]) -> str:
@@ -293,7 +313,7 @@ class NvidiaDraft(DeviceDraft):
         if AbsenceReason.LOST in reasons:
             return Health(HealthState.LOST, LOST_TEXT, "GPU is lost", "lost")
         if AbsenceReason.RESET_REQUIRED in reasons:
-            return Health(HealthState.CRITICAL, RESET_TEXT, "GPU requires reset", "reset_required")
+            return reset_required()
         absent = [reason for place, reason in self.absences.items() if place not in _DESCRIPTIVE]
         total = len(absent) + sum(place not in _DESCRIPTIVE for place in self.values)
         failed = absent.count(AbsenceReason.DRIVER_ERROR)

@@ -11,6 +11,8 @@ from accelscope.model import (
     Device,
     ErrorCount,
     Fan,
+    Health,
+    HealthState,
     Pcie,
     Process,
     ProcessType,
@@ -22,7 +24,7 @@ from accelscope.model import (
 )
 from accelscope.vendors.common.contract import ReaderError
 from accelscope.vendors.common.files import numa_node_of
-from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, assess_health, gpu_id, limit_by_margin
+from accelscope.vendors.nvidia.gpu import NVML_THROTTLE_BITS, find_problems, gpu_id, limit_by_margin
 from accelscope.vendors.nvidia.nvml_library import TRANSIENT, NvmlCaller, decode_text
 from accelscope.vendors.nvidia.nvml_parts import ACTIVITY, PCIE, Gpm, MemoryErrors, MigInstances, NvLinks
 
@@ -177,6 +179,7 @@ _CLOCKS = {0: "graphics", 1: "sm", 2: "memory", 3: "video"}
 _MEMORY_TEMPERATURE = 82  # field ids of nvml.h
 _RECOVERY_ACTION = 230
 _UNKNOWN_PERFORMANCE_STATE = 32
+_HEALTHY = Health(HealthState.OK)
 # Field of the model, threshold of nvml.h in degrees, and the field id of the same threshold as a margin.
 _TEMPERATURE_LIMITS = (
     ("temperature_slowdown_celsius", 1, 194),
@@ -242,6 +245,7 @@ class NvmlDevice:
             vendor=Vendor("nvidia"),
             id=self.id,
             **values,
+            health=_HEALTHY,
             read_at=now,
             performance_state=self._performance_state(),
             persistence_mode=_flag(call("persistence_mode", "nvmlDeviceGetPersistenceMode", self.handle)),
@@ -258,18 +262,18 @@ class NvmlDevice:
             retired_pages=self._memory_errors.retired_pages(),
             errors=errors,
             partitions=partitions,
-            health=assess_health(
-                now=now,
-                remapped=remapped,
-                ecc=ecc,
-                errors=errors,
-                throttles=throttles,
-                recovery_action=None if recovery is None else int(recovery),
-                absent=call.absent(),  # complete: every value has been read by now
-            ),
-            absent=call.absent(),
+            absent=call.absent(),  # complete: every value has been read by now
         )
-        return Reading(device, processes)
+        problems = find_problems(
+            remapped=remapped,
+            ecc=ecc,
+            throttles=throttles,
+            recovery_action=None if recovery is None else int(recovery),
+            absent=device.absent,
+        )
+        if problems:
+            device = replace(device, health=problems[0])
+        return Reading(device, processes, problems=problems)
 
     def _identify(self) -> str:
         """Raises ReaderError if a better identifier may be readable later: the id must not change then."""

@@ -26,7 +26,7 @@ from accelscope.vendors.common.files import numa_node_of
 from accelscope.vendors.common.tool import Tool, ToolOutput
 from accelscope.vendors.nvidia import NVIDIA_SMI, parse_csv, parse_text
 from accelscope.vendors.nvidia.cells import unknown_field
-from accelscope.vendors.nvidia.gpu import LOST_TEXT, with_health, with_known_id
+from accelscope.vendors.nvidia.gpu import LOST_TEXT, problems_of, with_health, with_known_id
 
 # Rejections of a whole line: the line may have been the row of a GPU.
 _ROW_REJECTIONS = frozenset({"truncated", "not_a_row", "unidentified"})
@@ -112,8 +112,9 @@ class SmiSource:
         now = self._clock()
         self._readings = {
             device.id: Reading(
-                with_health(replace(device, read_at=now), now),
+                with_health(replace(device, read_at=now)),
                 tuple(p for p in processes if p.device == device.id),
+                problems=problems_of(device),
             )
             for device in devices
         }
