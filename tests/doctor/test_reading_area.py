@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from accelscope.model import (
     Absence,
     AbsenceReason,
     Device,
+    ErrorCount,
     Health,
     HealthState,
     Process,
@@ -200,6 +202,30 @@ def test_an_unhealthy_device_has_its_own_finding(
     assert named(found, "reading").severity == "ok"
     assert named(found, "device 0").severity == "ok"
     assert (named(found, "device 1").severity, named(found, "device 1").advice) == (severity, advice)
+
+
+def test_error_codes_are_explained(examine: Examine) -> None:
+    errors = (
+        ErrorCount("xid", "48", 2, 100.0),
+        ErrorCount("xid", "74", 1, 90.0),
+        ErrorCount("xid", "31", 5, 95.0),
+        ErrorCount("xid", "79", 0),
+    )
+    health = Health(
+        HealthState.CRITICAL, "XID 48 (uncorrectable memory error)", cause="xid_48", action="Reset the GPU"
+    )
+    faulty = replace(device(0, health), errors=errors)
+    finding = named(examine(FakeReader(Reading(faulty), Reading(device(1))), PRESENT), "device 0")
+    assert finding.found.endswith(
+        "critical (XID 48 (uncorrectable memory error)), XID 74 1 time (NVLink error)"
+    )
+    assert finding.advice == "Reset the GPU. for XID 48 (uncorrectable memory error)"
+    assert [(e["code"], e["severity"]) for e in finding.details["errors"]] == [
+        ("48", "critical"),
+        ("74", "critical"),
+        ("31", "info"),
+    ]
+    assert all(e["meaning"] and e["action"] and e["source"] for e in finding.details["errors"])
 
 
 def test_the_address_of_a_lost_device_is_inferred_from_the_others(examine: Examine) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accelscope.agent.assembly import make_runner
 from accelscope.agent.collector import MOST_PASSES, read_and_stop
@@ -279,6 +280,12 @@ def describe_device(examination: VendorExamination, subject: Subject, device: De
     words = [device.model or "unknown model", device.id, health.state.value]
     if health.reason:
         words[-1] += f" ({health.reason})"
+    errors = tuple(_explained_errors(device))
+    words += [
+        f"{_error_name(e)} {pluralize(e['count'], 'time', 'times')} ({e['meaning']})"
+        for e in errors
+        if e["severity"] != "info" and _error_name(e) not in (health.reason or "")
+    ]
     if absent:
         words.append(
             f"{absent.total()} values absent ({', '.join(f'{r} {n}' for r, n in absent.most_common())})"
@@ -295,6 +302,7 @@ def describe_device(examination: VendorExamination, subject: Subject, device: De
             "pci_address": device.pci_address,
             "health": health.state.value,
             "health_reason": health.reason,
+            "errors": errors,
             "absent": {
                 reason: sorted(a.field for a in device.absent if a.reason.value == reason)
                 for reason in absent
@@ -303,12 +311,37 @@ def describe_device(examination: VendorExamination, subject: Subject, device: De
     )
 
 
+def _explained_errors(device: Device) -> Iterator[dict[str, Any]]:
+    """The errors that the driver counts, with what the vendor's catalogue says about their codes."""
+    for counted in device.errors:
+        entry = declarations()[device.vendor].error_code(counted.code) if counted.count else None
+        if entry is not None:
+            yield {
+                "kind": counted.kind,
+                "code": counted.code,
+                "count": counted.count,
+                "meaning": entry.meaning,
+                "severity": entry.severity,
+                "action": entry.action,
+                "source": entry.source,
+            }
+
+
+def _error_name(error: dict[str, Any]) -> str:
+    """`XID 48`; a code that begins with its kind stands for itself."""
+    kind, code = error["kind"], error["code"]
+    return code if code.startswith(kind) else f"{kind.upper()} {code}"
+
+
 def _advice(examination: VendorExamination, subject: Subject, device: Device) -> str:
-    """Commands in the advice contain the device's index."""
+    """What to do about the cause of the health, then the vendor's commands, which contain the index."""
     reason = device.health.reason or ""
     if device.stale:
         reason = reason.partition(":")[0]  # `timeout: no answer within 2 s`
     advice = examination.advice(reason, subject)
+    if device.health.action is not None:
+        commands = "" if advice == examination.advice("", subject) else f" {advice}"
+        advice = f"{device.health.action}.{commands}"
     return advice if device.index is None else advice.replace("INDEX", str(device.index))
 
 

@@ -125,7 +125,7 @@ _BY_HEALTH = (
         "uncorrected",
         f"Jobs may have failed. Drain the node and run {_RESET}. If the errors continue, replace the board.",
     ),
-    ("XID", f"{_KERNEL_LOG} shows the XID and its process; NVIDIA's XID catalogue explains the number."),
+    ("XID", f"{_KERNEL_LOG} shows the XID and its process; docs/error-codes.md explains the number."),
     ("returned an error", f"Check {_KERNEL_LOG}; drain the GPU and run {_RESET}, or reboot the node."),
     (
         "IMEX",
