@@ -334,14 +334,16 @@ def _error_name(error: dict[str, Any]) -> str:
 
 
 def _advice(examination: VendorExamination, subject: Subject, device: Device) -> str:
-    """What to do about the cause of the health, then the vendor's commands, which contain the index."""
+    """The vendor's advice, whose commands contain the index. If the cause is an error code: first the action
+    of that code."""
     reason = device.health.reason or ""
     if device.stale:
         reason = reason.partition(":")[0]  # `timeout: no answer within 2 s`
     advice = examination.advice(reason, subject)
-    if device.health.action is not None:
+    action = next((e["action"] for e in _explained_errors(device) if _error_name(e) in reason), None)
+    if action is not None:
         commands = "" if advice == examination.advice("", subject) else f" {advice}"
-        advice = f"{device.health.action}.{commands}"
+        advice = f"{action}.{commands}"
     return advice if device.index is None else advice.replace("INDEX", str(device.index))
 
 
