@@ -19,6 +19,7 @@ from tools.demo.prometheus import configuration
 from tools.demo.running import Demo
 from tools.demo.settings import Settings
 from tools.demo.story import Happening, Story
+from tools.monitoring.rules.recording import CAUSES
 
 EXAMPLE = CHART / "examples" / "scrape-config.yaml"
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
@@ -89,7 +90,9 @@ def test_what_happens_reaches_the_rules_and_a_node_that_vanishes_is_no_longer_sc
     prometheus.until_holds('count(up{job="accelscope"})', nodes(demo) - 1)
     demo.show(())
     prometheus.until_holds('count(up{job="accelscope"})', nodes(demo))
-    wait_until(lambda: not prometheus.query("ALERTS{alertname='AcceleratorLost'}"), "the alert is gone")
+    wait_until(
+        lambda: not prometheus.query(f"{CAUSES}{{state='lost',node='h100-0001'}}"), "the device is back"
+    )
 
 
 def test_a_prometheus_that_asks_the_api_servers_finds_the_same(demo: Demo, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Test cases of the alerts about devices."""
 
+from collections.abc import Iterable
+
 from tests.monitoring.rule_case import (
-    AFTER_GAP,
     DEVICE,
     INFO,
     NEVER,
@@ -10,108 +11,293 @@ from tests.monitoring.rule_case import (
     TARGET,
     AlertCase,
     Fires,
+    Series,
     of_device,
     series,
-    with_gap,
 )
 
-from accelscope.model import FAULT_THROTTLES
-
-HERE = {**DEVICE, **PLACE}
-
-
-def _state(state: str, lasting: str) -> AlertCase:
-    """Fires after its `for` duration; not before, and not in another state."""
-    name = of_device("accelerator_health", state=state)
-    return AlertCase(
-        fires=(Fires(series={**INFO, name: STEADY}, at=lasting, labels={**HERE, "state": state}),),
-        quiet=(
-            ({**INFO, name: STEADY}, "0m"),
-            ({**INFO, name: NEVER, of_device("accelerator_health", state="ok"): STEADY}, "60m"),
-        ),
-    )
-
-
-def _flag(family: str, at: str) -> AlertCase:
-    return AlertCase(
-        fires=(Fires(series={**INFO, of_device(family): STEADY}, at=at, labels=HERE),),
-        quiet=(({**INFO, of_device(family): NEVER}, "60m"),),
-    )
-
-
-_INFO = of_device("accelerator_info", **PLACE)
-_UP = of_device("accelerator_up")
-_LOST = of_device("accelerator_health", state="lost")
-_CELSIUS = of_device("accelerator_temperature_celsius")
-_SLOWDOWN = of_device("accelerator_temperature_slowdown_celsius")
-_CORRECTED = of_device("accelerator_ecc_errors_total", severity="corrected")
-_UNCORRECTED = of_device("accelerator_ecc_errors_total", severity="uncorrected")
-_XID = {"kind": "xid", "code": "74"}
-_SEEN = of_device("accelerator_error_last_seen_timestamp_seconds", **_XID)
-_XIDS = of_device("accelerator_errors_total", **_XID)
-_DOORBELL = of_device("accelerator_errors_total", kind="axi", code="axi_doorbell_done")
-_AXI = of_device("accelerator_errors_total", kind="axi", code="axi_post_error")
-_USED, _TOTAL = of_device("accelerator_memory_used_bytes"), of_device("accelerator_memory_total_bytes")
-_LANES, _MOST_LANES = of_device("accelerator_pcie_link_width"), of_device("accelerator_pcie_max_link_width")
-_LINK = of_device("accelerator_link_up", kind="nvlink", link="2")
-_INFO_WITH_GAP = {_INFO: with_gap(1)}
-_OTHER_LINK = of_device("accelerator_link_up", kind="nvlink", link="3")
-_LINKED = {"cluster": "berlin", **{key: HERE[key] for key in ("node", "vendor", "model", "device", "index")}}
+_PLACE = "node-1 (berlin): nvidia"
 _NODE_INFO = {series("accelscope_node_info", {**TARGET, "node": "node-1"}): STEADY}
 _READER = {**TARGET, "vendor": "nvidia"}
 _SEEN_DEVICES = series("accelscope_reader_devices_seen", _READER)
 _EXPECTED = series("accelscope_reader_devices_expected", _READER)
 _FOUND = series("accelscope_reader_found", _READER)
-_VANISHED = {"cluster": "berlin", "node": "node-1", "vendor": "nvidia"}
-_MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
-_SECOND = {series("accelerator_info", {**DEVICE, "device": "nvidia:GPU-2", "index": "4", **PLACE}): "1x20"}
+_ON_NODE = {"cluster": "berlin", "node": "node-1", "vendor": "nvidia"}
 _POD = {**DEVICE, "namespace": "research", "pod": "train-0", "container": "main"}
 _IDLE = series("accelerator_pod_idle_seconds", _POD)
 _OTHER_DEVICE = series("accelerator_pod_idle_seconds", {**_POD, "device": "nvidia:GPU-2", "index": "4"})
 _SHARE = _IDLE.replace("idle_seconds", "device_share_ratio")
 _OTHER_SHARE = _OTHER_DEVICE.replace("idle_seconds", "device_share_ratio")
 _HOLDER = {"cluster": "berlin", "namespace": "research", "pod": "train-0"}
+_CELSIUS = of_device("accelerator_temperature_celsius")
+_SLOWDOWN = of_device("accelerator_temperature_slowdown_celsius")
+_LINK = of_device("accelerator_link_up", kind="nvlink", link="2")
+
+
+def _number(number: int) -> dict[str, str]:
+    return {**DEVICE, "device": f"nvidia:GPU-{number}", "index": str(number)}
+
+
+def _cause(
+    number: int, state: str, cause: str, *, reason: str = "", action: str = "", origin: str = ""
+) -> str:
+    texts = {"state": state, "cause": cause, "reason": reason, "action": action, "origin": origin}
+    return series("accelerator_health_cause_info", {**_number(number), **texts})
+
+
+def _pods(number: int, *names: str) -> Series:
+    return {
+        series(
+            "accelerator_pod_allocated",
+            {**_number(number), "namespace": "research", "pod": name, "resource": "r", "container": "c"},
+        ): STEADY
+        for name in names
+    }
 
 
 def _shown(*values: str) -> dict[str, str]:
     """Devices that the agent reports, healthy or not."""
     return {
-        series("accelerator_info", {**DEVICE, "device": f"nvidia:GPU-{n}", "index": str(n), **PLACE}): each
-        for n, each in enumerate(values)
+        series("accelerator_info", {**_number(number), **PLACE}): each for number, each in enumerate(values)
     }
 
 
+def _described(reason: str, devices: Iterable[int], pods: str, action: str, *, more: str = "") -> str:
+    named = ", ".join(f"{number} (nvidia:GPU-{number})" for number in devices)
+    return f"Reason: {reason}\nDevices: {named}{more}\nPods: {pods}\nFirst action: {action}"
+
+
+_TEN = _shown(*[STEADY] * 10)
+_FIRST_EIGHT = "0, 1, 2, 3, 4, 5, 6, 7"
+
+
+def _state(state: str, usual_action: str, summary: str, *, late: str, early: str) -> AlertCase:
+    """One alert for all devices of a node with the same cause, at `late` and not at `early`."""
+    reason, action = "memory row failed", "drain the node"
+    summary = summary.replace("REASON", reason)
+    two = {
+        **_TEN,
+        _cause(1, state, "c", reason=reason, action=action, origin="hardware"): STEADY,
+        _cause(2, state, "c", reason=reason, action=action, origin="hardware"): STEADY,
+        **_pods(0, "other"),
+        **_pods(1, "train-0"),
+        **_pods(2, "train-0", "train-1"),
+    }
+    many = {_cause(number, state, "c", reason=reason): STEADY for number in range(10)}
+    blip = {_cause(1, state, "c", reason=reason): f"_x60 1 {'stale'} _x100"}
+    return AlertCase(
+        fires=(
+            Fires(
+                series=two,
+                at=late,
+                labels={**_ON_NODE, "cause": "c"},
+                summary=f"{_PLACE} 1, 2{summary}",
+                description=_described(reason, (1, 2), "research/train-0, research/train-1", action),
+            ),
+            # More devices and pods than a text should contain.
+            Fires(
+                series={**_TEN, **many, **_pods(9, *(f"p{n}" for n in range(11)))},
+                at=late,
+                labels={**_ON_NODE, "cause": "c"},
+                summary=f"{_PLACE} {_FIRST_EIGHT} and 2 more{summary}",
+                description=_described(
+                    reason,
+                    range(8),
+                    "research/p0, research/p1, research/p10, research/p2, research/p3, research/p4, "
+                    "research/p5, research/p6 and 3 more",
+                    usual_action,
+                    more=" and 2 more",
+                ),
+            ),
+            # A cause without texts, on a device without pods.
+            Fires(
+                series={**_TEN, _cause(1, state, "c"): STEADY},
+                at=late,
+                labels={**_ON_NODE, "cause": "c"},
+                summary=f"{_PLACE} 1{summary}".replace(reason, "c"),
+                description=_described("c", (1,), "none", usual_action),
+            ),
+        ),
+        quiet=(
+            (_TEN, "60m"),
+            (two, early),
+            ({**_TEN, **blip}, "62m"),
+            ({**_TEN, **blip}, "70m"),
+            *(
+                ({**_TEN, _cause(1, other, "c", reason=reason): STEADY}, "60m")
+                for other in ("lost", "critical", "warning", "unknown")
+                if other != state
+            ),
+            # The owner of the application is informed by another alert.
+            ({**_TEN, _cause(1, state, "c", reason=reason, origin="application"): STEADY}, "60m"),
+            # Over for a quarter of an hour.
+            ({**_TEN, _cause(1, state, "c", reason=reason): "1+0x30 stale"}, "47m"),
+        ),
+    )
+
+
+def _degraded() -> AlertCase:
+    """Conditions that are not a state of health, besides those that are."""
+    plan = "see accelscope doctor on the node; plan a reset of the device"
+    usual = _state("warning", plan, ": REASON", late="2m", early="0m")
+    heat = "within 5 °C of its slowdown temperature, or at 90 °C or above"
+    air = "check fans and airflow of the server and the temperature of the room"
+    links = "fewer links to other devices are up than within the last day"
+    together = "drain the node and reset all its devices together, or reboot it"
+    lanes = "uses fewer PCIe lanes than other devices of the node"
+    reseat = "reseat the card at the next maintenance; else replace riser or cable"
+
+    def found(given: Series, cause: str, reason: str, action: str, at: str = "20m") -> Fires:
+        return Fires(
+            series={**INFO, **given},
+            at=at,
+            labels={**_ON_NODE, "cause": cause},
+            summary=f"{_PLACE} 3: {reason}",
+            description=f"Reason: {reason}\nDevices: 3 (nvidia:GPU-1)\nPods: none\nFirst action: {action}",
+        )
+
+    width, other = of_device("accelerator_pcie_link_width"), {**_number(5), "device": "nvidia:GPU-5"}
+    peer = {
+        series("accelerator_info", {**other, **PLACE}): STEADY,
+        series("accelerator_pcie_link_width", other): "16+0x100",
+    }
+    info = of_device("accelerator_info", **PLACE)
+    elsewhere = {name: name.replace("10.0.0.1", "10.0.0.2") for name in (info, _LINK)}
+    throttled = _cause(1, "warning", "throttled", reason="heat")
+    return AlertCase(
+        fires=(
+            *usual.fires,
+            found({_CELSIUS: "86+0x100", _SLOWDOWN: "90+0x100"}, "hot", heat, air),
+            found({_CELSIUS: "91+0x100"}, "hot", heat, air),
+            found({_LINK: "1+0x90 0+0x110"}, "link_down", links, together, "105m"),
+            # While the link is down, and after the agent was replaced.
+            found({_LINK: "1+0x90 0+0x400", info: "1+0x500"}, "link_down", links, together, "390m"),
+            found(
+                {
+                    info: "1+0x120",
+                    elsewhere[info]: "_x122 1+0x200",
+                    _LINK: "1+0x90 0+0x30",
+                    elsewhere[_LINK]: "_x122 0+0x200",
+                },
+                "link_down",
+                links,
+                together,
+                "200m",
+            ),
+            found({width: "8+0x100", **peer}, "pcie_lanes", lanes, reseat),
+            # Again and again, for more than half of the time.
+            Fires(
+                series={**_TEN, throttled: "_x30 " + " ".join(["1 1 stale"] * 20)},
+                at="60m",
+                labels={**_ON_NODE, "cause": "throttled"},
+                summary=f"{_PLACE} 1: heat",
+                description=_described("heat", (1,), "none", plan),
+            ),
+        ),
+        quiet=(
+            *usual.quiet,
+            ({**_TEN, throttled: "_x30 " + " ".join(["1 stale _x1"] * 20)}, "60m"),  # a third of the time
+            ({**INFO, _CELSIUS: "84+0x100", _SLOWDOWN: "90+0x100"}, "20m"),
+            ({**INFO, _CELSIUS: "91+0x100", _SLOWDOWN: "100+0x100"}, "20m"),
+            ({**INFO, _CELSIUS: "89+0x100"}, "20m"),
+            ({**INFO, _CELSIUS: "89+0x100", _SLOWDOWN: NEVER}, "20m"),
+            ({**INFO, _LINK: STEADY}, "100m"),
+            ({**INFO, _LINK: NEVER}, "100m"),  # was never up
+            ({**INFO, _LINK: "1+0x30 0+0x30 1+0x200"}, "100m"),  # recovered
+            # All devices of the node have as few: the server is wired like this.
+            (
+                {
+                    **INFO,
+                    width: "8+0x100",
+                    **{name: "8+0x100" if "width" in name else STEADY for name in peer},
+                },
+                "20m",
+            ),
+        ),
+        lasts=usual.steady,
+    )
+
+
+def _reported() -> AlertCase:
+    """An error that is not a state of health, and one of an application that is."""
+    seen = of_device("accelerator_error_last_seen_timestamp_seconds", kind="xid", code="31")
+    replay = of_device("accelerator_error_last_seen_timestamp_seconds", kind="pcie", code="replay")
+    doorbell = of_device(
+        "accelerator_error_last_seen_timestamp_seconds", kind="axi", code="axi_doorbell_done"
+    )
+    reason = "reported by the driver, does not affect the health of the device"
+    action = "inform the owners of the pods; if it returns with other pods, look at the device"
+    at_25 = "_x25 1500+0x100"
+    return AlertCase(
+        fires=(
+            Fires(
+                series={**INFO, seen: at_25},
+                at="30m",
+                labels={**_ON_NODE, "cause": "xid_31"},
+                summary=f"{_PLACE} 3: xid_31 {reason}",
+                description=(
+                    f"Reason: {reason}\nDevices: 3 (nvidia:GPU-1)\nPods: none\nFirst action: {action}"
+                ),
+            ),
+            Fires(
+                series={
+                    **_TEN,
+                    _cause(1, "warning", "xid_13", reason="illegal address", origin="application"): STEADY,
+                },
+                at="30m",
+                labels={**_ON_NODE, "cause": "xid_13"},
+                summary=f"{_PLACE} 1: xid_13 illegal address",
+                description=_described("illegal address", (1,), "none", "inform the owners of the pods"),
+            ),
+        ),
+        quiet=(
+            (INFO, "30m"),
+            ({**INFO, seen: at_25}, "52m"),
+            ({**INFO, replay: at_25, doorbell: at_25}, "30m"),
+            # The device already has a cause, and an alert about it.
+            (
+                {
+                    **INFO,
+                    seen: at_25,
+                    of_device("accelerator_health_cause_info", state="critical", cause="xid_48"): STEADY,
+                },
+                "30m",
+            ),
+        ),
+        lasts={
+            **_TEN,
+            _cause(1, "warning", "xid_13", reason="illegal address", origin="application"): STEADY,
+        },
+    )
+
+
 _THREE = {**_NODE_INFO, _FOUND: STEADY, _EXPECTED: "3+0x200"}
-_TWO_LEFT = _shown(STEADY, STEADY, "1+0x30")
-
-
-_USUAL_LIFE = ("gpu_idle", "sw_power_cap", "ppt", "gfx_clk_below_host_limit_power", "app_power_cap")
-
-
-def _throttled(reason: str) -> str:
-    return of_device("accelerator_throttled", reason=reason)
-
+_TWO_LEFT = _shown(STEADY, STEADY, "1+0x5 stale")
 
 CASES: dict[str, AlertCase] = {
-    "AcceleratorLost": _state("lost", "2m"),
-    "AcceleratorUnhealthy": _state("critical", "2m"),
-    "AcceleratorDegraded": _state("warning", "16m"),
-    "AcceleratorNotAnswering": AlertCase(
-        fires=(Fires(series={**INFO, _UP: NEVER, _LOST: NEVER}, at="6m", labels=HERE),),
-        quiet=(
-            ({**INFO, _UP: STEADY, _LOST: NEVER}, "60m"),
-            ({**INFO, _UP: NEVER, _LOST: STEADY}, "60m"),  # covered by another alert
-        ),
+    "AcceleratorLost": _state(
+        "lost", "cordon and drain the node, then reboot it", ": lost", late="2m", early="0m"
+    ),
+    "AcceleratorUnhealthy": _state(
+        "critical", "cordon the node, and see accelscope doctor there", ": REASON", late="2m", early="0m"
+    ),
+    "AcceleratorDegraded": _degraded(),
+    "AcceleratorNotAnswering": _state(
+        "unknown",
+        "see accelscope doctor and the kernel log of the node",
+        ": cannot be read: REASON",
+        late="2m",
+        early="0m",
     ),
     "AcceleratorVanished": AlertCase(
         fires=(
             # Three expected, two reported.
-            Fires(series={**_THREE, **_TWO_LEFT}, at="50m", labels=_VANISHED, value="1"),
+            Fires(series={**_THREE, **_TWO_LEFT}, at="30m", labels=_ON_NODE, value="1"),
             # The agent was restarted and no longer expects the third.
             Fires(
                 series={**_THREE, _EXPECTED: "3+0x30 2+0x170", **_TWO_LEFT},
                 at="50m",
-                labels=_VANISHED,
+                labels=_ON_NODE,
                 value="1",
             ),
             # Devices and driver are gone.
@@ -122,8 +308,8 @@ CASES: dict[str, AlertCase] = {
                     _EXPECTED: "3+0x30",
                     **_shown(*["1+0x30"] * 3),
                 },
-                at="50m",
-                labels=_VANISHED,
+                at="60m",
+                labels=_ON_NODE,
                 value="3",
             ),
         ),
@@ -139,152 +325,7 @@ CASES: dict[str, AlertCase] = {
             ({**_NODE_INFO, _FOUND: NEVER}, "60m"),
         ),
     ),
-    "AcceleratorCapacityDropped": AlertCase(
-        fires=(
-            Fires(series={**INFO, **_SECOND}, at="60m", labels=_MODEL, value="50%"),
-            Fires(series=_SECOND, at="60m", labels=_MODEL, value="100%"),
-        ),
-        quiet=((INFO, "60m"), ({**INFO, **_SECOND}, "15m")),
-    ),
-    "AcceleratorHot": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _CELSIUS: "86+0x30", _SLOWDOWN: "90+0x30"}, at="10m", labels=HERE, value="86"
-            ),
-            Fires(series={**INFO, _CELSIUS: "91+0x30"}, at="10m", labels=HERE, value="91"),
-        ),
-        quiet=(
-            ({**INFO, _CELSIUS: "84+0x30", _SLOWDOWN: "90+0x30"}, "10m"),
-            ({**INFO, _CELSIUS: "91+0x30", _SLOWDOWN: "100+0x30"}, "10m"),
-            ({**INFO, _CELSIUS: "89+0x30"}, "10m"),
-            ({**INFO, _CELSIUS: "89+0x30", _SLOWDOWN: NEVER}, "10m"),
-        ),
-    ),
-    "AcceleratorThrottled": AlertCase(
-        fires=tuple(
-            Fires(
-                series={**INFO, _throttled(reason): STEADY},
-                at="30m",
-                labels={**HERE, "reason": reason},
-                value="100%",
-            )
-            for reason in sorted(FAULT_THROTTLES)
-        ),
-        quiet=(
-            ({**INFO, **{_throttled(reason): STEADY for reason in _USUAL_LIFE}}, "30m"),
-            ({**INFO, _throttled("hw_thermal_slowdown"): "0+0x25 1 1 1 0+0x20"}, "30m"),
-        ),
-    ),
-    "AcceleratorEccUncorrected": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _UNCORRECTED: "0+0x30 1+0x100"},
-                at="40m",
-                labels=HERE,  # the alert's severity replaces that of the series
-            ),
-        ),
-        quiet=(
-            ({**INFO, _UNCORRECTED: "5+0x100", _CORRECTED: "0+1x100"}, "40m"),  # old errors
-        ),
-    ),
-    "AcceleratorEccStorm": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _CORRECTED: "0+2x200"},
-                at="70m",
-                labels=HERE,
-                value="120",
-            ),
-        ),
-        quiet=(({**INFO, _CORRECTED: "0+1x200"}, "70m"), ({**INFO, _UNCORRECTED: "0+5x200"}, "70m")),
-    ),
-    "AcceleratorErrorReported": AlertCase(
-        fires=(
-            Fires(series={**INFO, _SEEN: "1200+0x100"}, at="25m", labels={**HERE, **_XID}, value="5m 0s"),
-        ),
-        quiet=(({**INFO, _SEEN: "1200+0x100"}, "36m"), ({**INFO, _DOORBELL: "0+9x100"}, "25m")),
-    ),
-    "AcceleratorErrorStorm": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _AXI: "0+2x60"},
-                at="30m",
-                labels={**HERE, "kind": "axi", "code": "axi_post_error"},
-                value="30",
-            ),
-            # increase() misses the first count.
-            Fires(series={**INFO, _XIDS: "_x28 40+0x60"}, at="30m", labels={**HERE, **_XID}, value="40"),
-            # The agent restarted during a scrape gap, so its whole count is new.
-            Fires(
-                series={**_INFO_WITH_GAP, _XIDS: "500+0x119 _x20 40+0x60"},
-                at="141m",
-                labels={**HERE, **_XID},
-                value="40",
-            ),
-        ),
-        quiet=(
-            ({**INFO, _XIDS: "_x28 3+0x60"}, "30m"),
-            ({**INFO, _AXI: "5000+0x60", _DOORBELL: "0+50x60"}, "30m"),  # old errors, and doorbells
-            ({**INFO, _AXI: "_x28 5000+0x60"}, "30m"),  # a restarted agent
-            *(({**_INFO_WITH_GAP, _XIDS: with_gap(500), _AXI: with_gap(500)}, at) for at in AFTER_GAP),
-        ),
-    ),
-    "AcceleratorRowRemapPending": _flag("accelerator_row_remap_pending", "11m"),
-    "AcceleratorRowRemapFailed": _flag("accelerator_row_remap_failed", "1m"),
-    "AcceleratorLinkDown": AlertCase(
-        fires=tuple(
-            Fires(series={**info, **links}, at=at, labels={**_LINKED, "kind": "nvlink"}, value="1")
-            for info, links, at in (
-                (INFO, {_LINK: "1+0x90 0+0x110", _OTHER_LINK: STEADY}, "100m"),
-                # While the link is down,
-                ({_INFO: "1+0x400"}, {_LINK: "1+0x90 0+0x310"}, "390m"),
-                # also after a scrape gap,
-                (_INFO_WITH_GAP, {_LINK: "1+0x90 0+0x28 _x20 0+0x200"}, "200m"),
-                # and after the agent was replaced.
-                (
-                    {_INFO: "1+0x120", _INFO.replace("10.0.0.1", "10.0.0.2"): "_x125 1+0x200"},
-                    {_LINK: "1+0x90 0+0x30", _LINK.replace("10.0.0.1", "10.0.0.2"): "_x125 0+0x200"},
-                    "200m",
-                ),
-            )
-        ),
-        quiet=(
-            ({**INFO, _LINK: STEADY}, "100m"),
-            ({**INFO, _LINK: NEVER, _OTHER_LINK: STEADY}, "100m"),  # was never up
-            ({**INFO, _LINK: "1+0x30 0+0x30 1+0x200"}, "100m"),  # recovered
-            *(({**_INFO_WITH_GAP, _LINK: with_gap(1), _OTHER_LINK: with_gap(0)}, at) for at in AFTER_GAP),
-            # Two jobs scrape the agent, then only one.
-            (
-                {
-                    **INFO,
-                    _LINK: STEADY,
-                    _INFO.replace("accelscope", "pods"): "1+0x30",
-                    _LINK.replace("accelscope", "pods"): "1+0x30",
-                },
-                "60m",
-            ),
-        ),
-    ),
-    "AcceleratorPcieDegraded": AlertCase(
-        fires=(
-            Fires(
-                series={**INFO, _LANES: "8+0x60", _MOST_LANES: "16+0x60"}, at="20m", labels=HERE, value="8"
-            ),
-        ),
-        quiet=(
-            ({**INFO, _LANES: "16+0x60", _MOST_LANES: "16+0x60"}, "20m"),
-            ({**INFO, _LANES: "8+0x60"}, "20m"),
-        ),
-    ),
-    "AcceleratorMemoryNearlyFull": AlertCase(
-        fires=(
-            Fires(series={**INFO, _USED: "98+0x60", _TOTAL: "100+0x60"}, at="20m", labels=HERE, value="98%"),
-        ),
-        quiet=(
-            ({**INFO, _USED: "96+0x60", _TOTAL: "100+0x60"}, "20m"),
-            ({**INFO, _USED: "0+0x60", _TOTAL: "0+0x60"}, "20m"),
-        ),
-    ),
+    "AcceleratorErrorReported": _reported(),
     "AcceleratorIdleAllocation": AlertCase(
         fires=(
             Fires(

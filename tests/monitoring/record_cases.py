@@ -13,7 +13,7 @@ from tests.monitoring.rule_case import (
     of_target,
     series,
 )
-from tools.monitoring.rules.recording import TEMPERATURE_BOUNDS
+from tools.monitoring.rules.recording import CAUSES, ON_DEVICE, TEMPERATURE_BOUNDS
 
 _MODEL = {"cluster": "berlin", "vendor": "nvidia", "model": "H100"}
 _NAMESPACE = {"cluster": "berlin", "namespace": "research", "vendor": "nvidia", "model": "H100"}
@@ -55,7 +55,23 @@ _IDLE = {
     series("accelerator_pod_device_share_ratio", {**_SECOND, **_POD}): "1+0x60",
     series("accelerator_pod_idle_seconds", {**_SECOND, **_POD}): "3600+0x60",
 }
-# (name, label `le` or None) -> case
+_HEALTH = of_device(
+    "accelerator_health_cause_info",
+    state="critical",
+    cause="xid_48",
+    reason="r",
+    action="a",
+    origin="hardware",
+)
+
+
+def _cause(given: Series, at: str = "10m", **labels: str) -> RecordCase:
+    """`labels`: besides those of the rule."""
+    identity = {key: DEVICE[key] for key in ("cluster", "vendor", "device", "index")}
+    return RecordCase(series={**INFO, **given}, labels={**identity, **PLACE, **labels}, value=1, at=at)
+
+
+# (name, what tells apart several rules of this name) -> case
 CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_vendor_model:accelerator_info:count", None): RecordCase(series=_TWO, labels=_MODEL, value=2),
     ("cluster_vendor_model:accelerator_up:sum", None): _sum("accelerator_up", 1, 0),
@@ -173,6 +189,42 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
         },
         labels={"cluster": "berlin", "node": "node-1", "vendor": "nvidia"},
         value=2,
+    ),
+    (CAUSES, None): _cause({_HEALTH: STEADY}, state="critical", cause="xid_48", reason="r", action="a"),
+    (CAUSES, "info"): _cause(
+        {_HEALTH.replace("hardware", "application"): STEADY}, cause="xid_48", reason="r", action="a"
+    ),
+    (CAUSES, "reported by the driver, does not affect the health of the device"): _cause(
+        {
+            of_device("accelerator_error_last_seen_timestamp_seconds", kind="ras", code="gfx.ue"): "0+60x60",
+            of_device("accelerator_error_last_seen_timestamp_seconds", kind="pcie", code="replay"): "0+60x60",
+        },
+        cause="ras_gfx.ue",
+    ),
+    (CAUSES, "hot"): _cause({of_device("accelerator_temperature_celsius"): "95+0x60"}),
+    (CAUSES, "link_down"): _cause(
+        {of_device("accelerator_link_up", kind="nvlink", link="2"): "1+0x4 0+0x60"}, at="8m"
+    ),
+    (CAUSES, "pcie_lanes"): _cause(
+        {
+            series("accelerator_info", {**_SECOND, **PLACE}): STEADY,
+            of_device("accelerator_pcie_link_width"): "8+0x60",
+            series("accelerator_pcie_link_width", _SECOND): "16+0x60",
+        }
+    ),
+    (ON_DEVICE, None): RecordCase(
+        series={
+            **INFO,
+            of_device("accelerator_pod_allocated", resource="r", **_POD): "2+0x60",
+            of_device("accelerator_pod_processes", **_POD): "1+0x60",
+        },
+        labels={
+            **{key: DEVICE[key] for key in ("cluster", "vendor", "device")},
+            "node": "node-1",
+            "namespace": "research",
+            "pod": "train-0",
+        },
+        value=1,
     ),
     ("cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum", None): RecordCase(
         series={

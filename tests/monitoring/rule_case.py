@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tools.monitoring.rules.rule import Alert, Record
+from tools.monitoring.rules.rule import IN_CLUSTER, Alert, Record
 
 Series = Mapping[str, str]  # series -> values one minute apart, in promtool's notation
 
@@ -52,14 +52,23 @@ class Fires:
     at: str
     labels: Mapping[str, str]  # of the alert, without severity
     value: str = ""  # as formatted in the alert's text
+    summary: str = ""  # of an alert whose text contains results of queries
+    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlertCase:
-    """`quiet`: series and the time at which the alert must not fire."""
+    """`quiet`: series and the time at which the alert must not fire. `lasts`: series with which one alert
+    fires all the time, if those of the first of `fires` do not."""
 
     fires: tuple[Fires, ...]
     quiet: tuple[tuple[Series, str], ...]
+    lasts: Series | None = None
+    of_one_process: bool = False  # a restart ends it
+
+    @property
+    def steady(self) -> Series:
+        return self.fires[0].series if self.lasts is None else self.lasts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +81,54 @@ class RecordCase:
     at: str = "10m"
 
 
+# --- scrape gaps and restarts -----------------------------------------------------------------------------
+
+_CONSTANT = re.compile(r"(?:_x(\d+) )?(-?[\d.]+)\+0x\d+")
+GAP_AT, GAP = 40, 2  # minutes
+
+
+def with_short_gap(given: Series, at: int = GAP_AT) -> Series:
+    """No target is scraped for two minutes. Series that change are left as they are."""
+    found = dict(given)
+    for name, values in given.items():
+        if match := _CONSTANT.fullmatch(values):
+            begin, value = int(match[1] or 0), match[2]
+            before = f"_x{begin} " if begin else ""
+            found[name] = f"{before}{value}+0x{at - begin - 1} stale _x{GAP - 1} {value}+0x200"
+    return found
+
+
+def restarted(given: Series) -> Series:
+    """The agent's pod is replaced by another within two minutes, so that `instance` changes."""
+    found = dict(given)
+    for name, values in given.items():
+        if match := _CONSTANT.fullmatch(values):
+            begin, value = int(match[1] or 0), match[2]
+            before = f"_x{begin} " if begin else ""
+            found[name] = f"{before}{value}+0x{GAP_AT - begin - 1} stale"
+            new = re.sub(r'instance="[^"]*"', 'instance="10.0.9.9:9400"', name)
+            found[new] = f"_x{GAP_AT + GAP} {value}+0x200"
+    return found
+
+
+def lasting_group(alert: Alert, given: Series, times: Iterable[int]) -> dict[str, Any]:
+    """Exactly one alert fires at each of the times, in minutes."""
+    query = f'count(ALERTS{{alertname="{alert.name}", alertstate="firing"}})'
+    tests = [
+        {"expr": query, "eval_time": f"{at}m", "exp_samples": [{"labels": "{}", "value": 1}]} for at in times
+    ]
+    return _group(given, promql_expr_test=tests)
+
+
+# --- files for promtool -----------------------------------------------------------------------------------
+
+
 def render(text: str, labels: Mapping[str, str], value: str) -> str:
     """Fill in the template of an alert's text. Raises KeyError for a label that the alert does not have."""
     chosen = re.sub(
         r"{{ if \$labels\.(\w+) }}(.*?){{ else }}(.*?){{ end }}",
         lambda match: match[2] if labels.get(match[1]) else match[3],
-        text,
+        text.replace(IN_CLUSTER, f" ({labels['cluster']})" if "cluster" in labels else ""),
     )
     filled = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: labels[match[1]], chosen)
     return re.sub(r"{{ \$value[^}]*}}", value, filled)
@@ -92,14 +143,18 @@ def _alert_test(alert: Alert, at: str, *expected: dict[str, Any]) -> dict[str, A
     return {"alert_rule_test": [{"eval_time": at, "alertname": alert.name, "exp_alerts": list(expected)}]}
 
 
+def _ended(text: str) -> str:
+    """As YAML writes a text of several lines."""
+    return text + "\n" if "\n" in text else text
+
+
 def alert_groups(alert: Alert, case: AlertCase) -> list[dict[str, Any]]:
     found = []
     for fires in case.fires:
-        labels = {"severity": alert.severity.value, **fires.labels}
+        labels = {"severity": alert.severity.value, **dict(alert.labels), **fires.labels}
         annotations = {
-            "summary": render(alert.summary, labels, fires.value),
-            "description": render(alert.description, labels, fires.value),
-            "runbook_url": alert.runbook,
+            "summary": fires.summary or render(alert.summary, labels, fires.value),
+            "description": _ended(fires.description or render(alert.description, labels, fires.value)),
         }
         expected = {"exp_labels": labels, "exp_annotations": annotations}
         found.append(_group(fires.series, **_alert_test(alert, fires.at, expected)))

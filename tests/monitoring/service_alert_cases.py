@@ -14,7 +14,7 @@ from tests.monitoring.rule_case import (
     with_gap,
 )
 
-_NODE = {**TARGET, "node": "node-1"}
+_NODE = {"cluster": "berlin", "node": "node-1"}
 _VENDOR = {**_NODE, "vendor": "nvidia"}
 _UP = of_target("up")
 _STRANGER = series("up", {**TARGET, "instance": "10.0.0.3:8080"})
@@ -38,22 +38,22 @@ def _down(family: str) -> AlertCase:
     never_up = series("up", new)
     return AlertCase(
         fires=(
-            Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="20m", labels=TARGET),
+            Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="22m", labels=TARGET),
             Fires(series={info: "1+0x10", _UP: "1+0x10 0+0x100"}, at="90m", labels=TARGET),
             # The summary names the node if the target has the label.
             Fires(
                 series={info: "1+0x10", of_target("up", **node): "1+0x10 0+0x100"},
-                at="20m",
-                labels={**TARGET, **node},
+                at="22m",
+                labels={**_NODE, "job": "accelscope"},
             ),
             # A target that never responded, in a job with others that do,
-            Fires(series={info: STEADY, _UP: STEADY, never_up: NEVER}, at="20m", labels=new),
+            Fires(series={info: STEADY, _UP: STEADY, never_up: NEVER}, at="22m", labels=new),
             # and after all targets were replaced.
             Fires(series={info: "1+0x10", _UP: "1+0x10", never_up: "_x11 0+0x100"}, at="30m", labels=new),
             # A known target in a job shared with other programs.
             Fires(
                 series={info: "1+0x10", _UP: "1+0x10 0+0x100", never_up: STEADY},
-                at="20m",
+                at="22m",
                 labels=TARGET,
             ),
         ),
@@ -67,7 +67,18 @@ def _down(family: str) -> AlertCase:
             ({info: STEADY, _UP: STEADY, series("up", {**new, "cluster": "oslo"}): NEVER}, "60m"),
             # A scrape gap.
             *(({info: with_gap(1), _UP: with_gap(1)}, at) for at in AFTER_GAP),
+            # A pod that was replaced by one with another address, and a node that was removed.
+            (
+                {
+                    info: "1+0x10 stale",
+                    of_target("up", **node): "1+0x10 0 0 stale",
+                    series("up", {**new, **node}): "_x13 1+0x100",
+                },
+                "21m",
+            ),
+            ({info: "1+0x10 stale", _UP: "1+0x10 0 0 0 stale"}, "25m"),
         ),
+        lasts={info: "1+0x10 stale", of_target("up", **node): NEVER},
     )
 
 
@@ -81,11 +92,7 @@ def _zero(name: str, lasting: str, labels: dict[str, str], info: dict[str, str])
 
 _FOUND = of_target("accelscope_reader_found", vendor="nvidia")
 _READER = of_target("accelscope_reader_up", vendor="nvidia")
-_HANGING = of_target("accelscope_reader_abandoned_calls", vendor="nvidia")
-_REJECTED = of_target("accelscope_reader_rejected_values_total", vendor="nvidia", reason="not_a_number")
 _PAGE = of_target("accelscope_collection_timestamp_seconds")
-_LATE = of_target("accelscope_collection_overruns_total")
-_COLLECTIONS = of_target("accelscope_collections_total")
 _REFUSED = {"result": "rejected"}
 _RELOADS = tuple(
     of_target(family, **_REFUSED)
@@ -95,19 +102,14 @@ _RELOADS = tuple(
         "accelscope_fleet_cluster_list_reloads_total",
     )
 )
-_UNHEALTHY = of_target("accelscope_device_plugin_devices", state="unhealthy")
 _ALLOCATION = of_target("accelscope_device_plugin_allocation_errors_total", reason="unknown_device")
+_OSLO = {"cluster": "oslo"}
 _FLEET = {"job": "accelscope-fleet", "instance": "10.0.0.9:8080", "cluster": "oslo"}
 
 
 def _fleet(name: str, **labels: str) -> str:
     listed = ", ".join(f'{key}="{value}"' for key, value in {**_FLEET, **labels}.items())
     return f"{name}{{{listed}}}"
-
-
-def _nodes(fresh: int, stale: int, incompatible: int = 0) -> dict[str, str]:
-    counts = {"fresh": fresh, "stale": stale, "incompatible": incompatible, "unread": 0}
-    return {_fleet("accelscope_fleet_nodes", state=state): f"{n}+0x60" for state, n in counts.items()}
 
 
 _CLUSTER = _fleet("accelscope_fleet_cluster_up")
@@ -125,55 +127,23 @@ CASES: dict[str, AlertCase] = {
     ),
     "AccelScopeReaderFailing": AlertCase(
         fires=(
-            Fires(series={**NODE_INFO, _FOUND: STEADY, _READER: NEVER}, at="10m", labels=_VENDOR),
-            Fires(series={**_PLUGIN, _FOUND: STEADY, _READER: NEVER}, at="10m", labels=_VENDOR),
+            Fires(series={**NODE_INFO, _FOUND: STEADY, _READER: NEVER}, at="11m", labels=_VENDOR),
+            Fires(series={**_PLUGIN, _FOUND: STEADY, _READER: NEVER}, at="11m", labels=_VENDOR),
         ),
         quiet=(
             ({**NODE_INFO, _FOUND: STEADY, _READER: STEADY}, "60m"),
             ({**NODE_INFO, _FOUND: NEVER, _READER: NEVER}, "60m"),  # a node without such a driver
         ),
     ),
-    "AccelScopeDriverCallsHang": AlertCase(
-        fires=(Fires(series={**NODE_INFO, _HANGING: "2+0x60"}, at="11m", labels=_VENDOR, value="2"),),
-        quiet=(({**NODE_INFO, _HANGING: NEVER}, "60m"), ({**NODE_INFO, _HANGING: "0 0 1 0+0x60"}, "11m")),
-    ),
-    "AccelScopeValuesRejected": AlertCase(
-        fires=(
-            Fires(
-                series={**NODE_INFO, _REJECTED: _FIRST_EVENTS},
-                at="30m",
-                labels={**_VENDOR, "reason": "not_a_number"},
-                value="2",
-            ),
-            Fires(
-                series={**NODE_INFO, _REJECTED: _RESTARTED},
-                at="195m",
-                labels={**_VENDOR, "reason": "not_a_number"},
-                value="2",
-            ),
-        ),
-        quiet=(({**NODE_INFO, _REJECTED: "2+0x200"}, "90m"), *_after_gap(NODE_INFO, _REJECTED)),
-    ),
-    "AccelScopeCollectionOverruns": AlertCase(
-        fires=(
-            Fires(
-                series={**NODE_INFO, _COLLECTIONS: "0+4x100", _LATE: "0+3x100"},
-                at="40m",
-                labels=_NODE,
-                value="75%",
-            ),
-        ),
-        quiet=(({**NODE_INFO, _COLLECTIONS: "0+4x100", _LATE: "0+1x100"}, "40m"),),
-    ),
     "AccelScopeAttributionFailing": _zero(
         of_target("accelscope_attribution_source_up", source="pods"),
-        "11m",
+        "16m",
         {**_NODE, "source": "pods"},
         NODE_INFO,
     ),
     "AccelScopeSinkFailing": _zero(
         of_target("accelscope_sink_up", sink="npu-annotation"),
-        "11m",
+        "16m",
         {**_NODE, "sink": "npu-annotation"},
         NODE_INFO,
     ),
@@ -188,24 +158,12 @@ CASES: dict[str, AlertCase] = {
             ({of_target("accelscope_config_reloads_total", **_REFUSED): "2+0x200"}, "90m"),
             *_after_gap({}, *_RELOADS),
         ),
+        lasts={_RELOADS[0]: "_x33 2+0x100"},
+        of_one_process=True,
     ),
     "AccelScopeDevicePluginDown": _down("accelscope_device_plugin_info"),
     "AccelScopeDevicePluginNotRegistered": _zero(
-        of_target("accelscope_device_plugin_registered"), "6m", _OF_PLUGIN, _PLUGIN
-    ),
-    "AccelScopeDevicePluginDevicesUnhealthy": AlertCase(
-        fires=(
-            Fires(
-                series={**_PLUGIN, _UNHEALTHY: "1+0x60"},
-                at="6m",
-                labels={**_OF_PLUGIN, "state": "unhealthy"},
-                value="1",
-            ),
-        ),
-        quiet=(
-            ({**_PLUGIN, _UNHEALTHY: NEVER}, "60m"),
-            ({**_PLUGIN, of_target("accelscope_device_plugin_devices", state="disabled"): STEADY}, "60m"),
-        ),
+        of_target("accelscope_device_plugin_registered"), "11m", _OF_PLUGIN, _PLUGIN
     ),
     "AccelScopeDevicePluginAllocationsRefused": AlertCase(
         fires=(
@@ -223,26 +181,17 @@ CASES: dict[str, AlertCase] = {
             ),
         ),
         quiet=(({**_PLUGIN, _ALLOCATION: "2+0x60"}, "30m"), *_after_gap(_PLUGIN, _ALLOCATION)),
+        lasts={**_PLUGIN, _ALLOCATION: "_x33 2+0x100"},
     ),
     "AccelScopeFleetDown": _down("accelscope_fleet_build_info"),
-    "AccelScopeFleetClusterUnreachable": _zero(_CLUSTER, "6m", _FLEET, {}),
+    "AccelScopeFleetClusterUnreachable": _zero(_CLUSTER, "11m", _OSLO, {}),
     "AccelScopeFleetSourceFailing": AlertCase(
         fires=(
-            Fires(series={_SOURCE: NEVER, _CLUSTER: STEADY}, at="11m", labels={**_FLEET, "source": "agents"}),
+            Fires(series={_SOURCE: NEVER, _CLUSTER: STEADY}, at="11m", labels={**_OSLO, "source": "agents"}),
         ),
         quiet=(
             ({_SOURCE: STEADY, _CLUSTER: STEADY}, "60m"),
             ({_SOURCE: NEVER, _CLUSTER: NEVER}, "60m"),  # covered by another alert
         ),
-    ),
-    "AccelScopeFleetNodesStale": AlertCase(
-        fires=(Fires(series=_nodes(8, 2), at="11m", labels=_FLEET, value="20%"),),
-        quiet=((_nodes(19, 1), "11m"), (_nodes(8, 2), "0m")),
-    ),
-    "AccelScopeFleetNodesIncompatible": AlertCase(
-        fires=(
-            Fires(series=_nodes(9, 0, 1), at="16m", labels={**_FLEET, "state": "incompatible"}, value="1"),
-        ),
-        quiet=((_nodes(9, 1), "16m"),),
     ),
 }

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,33 @@ import pytest
 import yaml
 from tests.monitoring import device_alert_cases, record_cases, service_alert_cases
 from tests.monitoring.promtool import promtool
-from tests.monitoring.rule_case import alert_groups, only, record_groups, write
+from tests.monitoring.rule_case import (
+    GAP,
+    GAP_AT,
+    alert_groups,
+    lasting_group,
+    only,
+    record_groups,
+    restarted,
+    with_short_gap,
+    write,
+)
 from tests.repository import CHART, REPOSITORY
 from tools.monitoring.promql import UnknownName, checked
 from tools.monitoring.rules.document import ALERTS
 from tools.monitoring.rules.recording import RECORDED, RECORDING
-from tools.monitoring.rules.rule import Record, Severity
-
-from accelscope.model import FAULT_THROTTLES
+from tools.monitoring.rules.rule import PENDING_TIMES, Alert, Record, Severity
 
 RULES = CHART / "rules"
 RUNBOOKS = REPOSITORY / "docs" / "alerts.md"
 ALERT_CASES = {**device_alert_cases.CASES, **service_alert_cases.CASES}
 RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rule, Record)]
+
+
+def kind(record: Record) -> str | None:
+    """What tells apart several rules of one name."""
+    labels = dict(record.labels)
+    return labels.get("le") or labels.get("cause") or labels.get("reason") or labels.get("state")
 
 
 def test_generated_files_are_up_to_date() -> None:
@@ -41,26 +56,77 @@ def test_promtool_accepts_the_rule_files() -> None:
 def test_every_rule_has_test_cases() -> None:
     assert set(ALERT_CASES) == {alert.name for alert in ALERTS}
     assert all(case.fires and case.quiet for case in ALERT_CASES.values())
-    assert set(record_cases.CASES) == {(record.name, dict(record.labels).get("le")) for record in RECORDS}
+    assert set(record_cases.CASES) == {(record.name, kind(record)) for record in RECORDS}
+
+
+def used_by(text: str) -> set[str]:
+    """Recorded series that an expression or a text reads, also through others."""
+    found = {name for name in RECORDED if name in text}
+    for record in RECORDS:
+        if record.name in found:
+            found |= {name for name in RECORDED if name in record.expression}
+    return found
+
+
+def assert_passes(folder: Path, groups: Mapping[str, list[Any]]) -> None:
+    """`groups`: of each alert."""
+    files = []
+    for alert in ALERTS:
+        if cases := groups.get(alert.name):
+            file = folder / f"{alert.name}.yaml"
+            used = used_by(alert.expression + alert.summary + alert.description)
+            write(file, only(RULES, alert.name, *used), cases)
+            files.append(str(file))
+    done = promtool("test", "rules", *files)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_alerts_fire_only_when_they_should(tmp_path: Path) -> None:
-    files = []
-    for alert in ALERTS:
-        file = tmp_path / f"{alert.name}.yaml"
-        used = [name for name in RECORDED if name in alert.expression]
-        write(file, only(RULES, alert.name, *used), alert_groups(alert, ALERT_CASES[alert.name]))
-        files.append(str(file))
-    done = promtool("test", "rules", *files)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_passes(tmp_path, {alert.name: alert_groups(alert, ALERT_CASES[alert.name]) for alert in ALERTS})
+
+
+AROUND_THE_GAP = range(GAP_AT - 2, GAP_AT + GAP + 5)
+
+
+def test_alerts_continue_in_a_scrape_gap(tmp_path: Path) -> None:
+    def groups(alert: Alert) -> list[Any]:
+        return [lasting_group(alert, with_short_gap(ALERT_CASES[alert.name].steady), AROUND_THE_GAP)]
+
+    assert_passes(tmp_path, {alert.name: groups(alert) for alert in ALERTS})
+
+
+def test_alerts_continue_when_an_agent_is_replaced(tmp_path: Path) -> None:
+    """The new pod has another `instance`: there is neither a second alert nor a new beginning."""
+
+    def groups(alert: Alert) -> list[Any]:
+        return [lasting_group(alert, restarted(ALERT_CASES[alert.name].steady), AROUND_THE_GAP)]
+
+    cases = {alert.name: groups(alert) for alert in ALERTS if not ALERT_CASES[alert.name].of_one_process}
+    assert_passes(tmp_path, cases)
+
+
+def test_a_scrape_gap_does_not_delay_an_alert(tmp_path: Path) -> None:
+    def groups(alert: Alert) -> list[Any]:
+        case = ALERT_CASES[alert.name]
+        given = with_short_gap({name: re.sub(r"_x3\d ", "", v) for name, v in case.steady.items()}, at=4)
+        pending = int(alert.lasting.removesuffix("m"))
+        return [lasting_group(alert, given, [max(pending, 15) + 2])]
+
+    cases = {alert.name: groups(alert) for alert in ALERTS if alert.lasting in {"10m", "15m"}}
+    assert len(cases) > 8
+    assert_passes(tmp_path, cases)
+
+
+def test_pending_times_survive_a_restart_of_prometheus() -> None:
+    assert {alert.lasting for alert in ALERTS} <= set(PENDING_TIMES)
 
 
 def test_recording_rules_record_the_expected_value(tmp_path: Path) -> None:
     files = []
     for number, record in enumerate(RECORDS):
         file = tmp_path / f"{number}.yaml"
-        used = [name for name in RECORDED if name in record.expression]
-        case = record_cases.CASES[record.name, dict(record.labels).get("le")]
+        used = used_by(record.expression)
+        case = record_cases.CASES[record.name, kind(record)]
         write(file, only(RULES, record.name, *used), record_groups(record, case))
         files.append(str(file))
     done = promtool("test", "rules", *files)
@@ -72,7 +138,7 @@ def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     [alert] = [each for each in ALERTS if each.name == "AcceleratorLost"]
     group, *_ = alert_groups(alert, ALERT_CASES[alert.name])
     group["alert_rule_test"][0]["exp_alerts"] = []
-    write(tmp_path / "wrong.yaml", only(RULES, alert.name), [group])
+    write(tmp_path / "wrong.yaml", only(RULES, alert.name, *used_by(alert.expression)), [group])
     assert promtool("test", "rules", str(tmp_path / "wrong.yaml")).returncode != 0
 
 
@@ -80,7 +146,8 @@ def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
 def test_the_level_of_a_record_lists_its_labels(record: Record) -> None:
     level, _, operation = record.name.split(":")
     [labels] = re.findall(r"^\w+ by \(([^)]*)\)", record.expression)
-    assert level == labels.replace(", ", "_")
+    own = [name for name, _ in record.labels if name != "le"]
+    assert sorted(level.split("_")) == sorted([*labels.split(", "), *own])
     assert operation
 
 
@@ -110,16 +177,23 @@ def test_runbook_matches_the_rule(alert: Any) -> None:
         assert "**Change**" in text
 
 
-def test_throttling_runbook_lists_every_reason() -> None:
-    cells = re.findall(r"^\| \w+ \| (`.*) \|$", sections()["AcceleratorThrottled"], re.MULTILINE)
-    assert {reason for cell in cells for reason in re.findall(r"`(\w+)`", cell)} == FAULT_THROTTLES
+def rows(heading: str) -> list[list[str]]:
+    """Cells of the first table below a heading, without its head."""
+    [_, text] = RUNBOOKS.read_text().split(f"\n## {heading}\n")
+    table = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_runbook_url_points_to_the_section(alert: Any) -> None:
-    page, _, anchor = alert.runbook.partition("#")
-    assert (REPOSITORY / page) == RUNBOOKS
-    assert anchor == alert.name.lower()
+def test_the_list_of_alerts_is_complete() -> None:
+    listed = [(row[0], row[1]) for row in rows("All alerts")]
+    assert listed == [(f"[{alert.name}](#{alert.name.lower()})", alert.severity.value) for alert in ALERTS]
+
+
+def test_alerts_that_were_replaced_no_longer_exist() -> None:
+    names = {alert.name for alert in ALERTS}
+    for alerts, by, *_ in rows("Alerts of earlier versions"):
+        assert not set(re.findall(r"`(\w+)`", alerts)) & names
+        assert set(re.findall(r"\[(\w+)\]\(#", by)) <= names
 
 
 def test_metrics_in_runbooks_exist() -> None:

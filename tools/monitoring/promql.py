@@ -16,7 +16,7 @@ FAMILIES: dict[str, Family] = {family.name: family for family in (*CATALOGUE, *P
 TARGET_LABELS = frozenset({"cluster", "job", "instance"})
 # Series of Prometheus itself.
 OTHERS: dict[str, frozenset[str]] = {
-    "up": frozenset(),
+    "up": frozenset({"node"}),  # if the target has it, as with the chart's monitors
     "scrape_samples_scraped": frozenset(),
     "scrape_duration_seconds": frozenset(),
     "ALERTS": frozenset({"alertname", "alertstate", "severity", "node", "device", "namespace", "pod"}),
@@ -81,13 +81,20 @@ A_DEVICE = "cluster, job, instance, vendor, device"  # grouping labels of one de
 
 
 _REMEMBERED = "1d"  # a series that returns after a longer scrape gap counts as new
+_GAP = "5m"  # a series that was not scraped for less than this still has its last value
+
+
+def last(selector: str) -> str:
+    """The last value, also in a short scrape gap and while an agent is replaced by another."""
+    return f"last_over_time({selector}[{_GAP}])"
 
 
 def begun_within(selector: str, window: str) -> str:
     """Counters whose first event since the start of their process is within the window, so that their whole
     count is new. Before the window they did not exist or were higher. A counter that returns after a scrape
     gap with the same or a higher value is not included."""
-    return f"({selector} unless (last_over_time({selector}[{_REMEMBERED}] offset {window}) <= {selector}))"
+    earlier = f"last_over_time({selector}[{_REMEMBERED}] offset {window})"
+    return f"({last(selector)} unless ({earlier} <= {last(selector)}))"
 
 
 def with_model(expression: str, info: str = "", labels: str = "node, model") -> str:
@@ -100,3 +107,9 @@ def with_node(expression: str, info: str = "") -> str:
     """Add the label `node` to series of an agent."""
     braces = f"{{{info}}}" if info else ""
     return f"{expression} * {OF_TARGET} group_left (node) accelscope_node_info{braces}"
+
+
+def of_node(expression: str, labels: str = "node", info: str = "accelscope_node_info") -> str:
+    """Add `labels` of `info`, which has one series per target, to series that may be in a scrape gap."""
+    known = f"max by (cluster, job, instance, {labels}) ({last(info)})"
+    return f"{expression} * {OF_TARGET} group_left ({labels}) {known}"

@@ -19,7 +19,7 @@ in this release, the alert about absent agents is left out.
 {{- $known = append $known $rule.alert -}}
 {{- $_ := set $rule "labels" (mergeOverwrite (deepCopy ($given.alertLabels | default dict)) $rule.labels) -}}
 {{- with $given.runbookBaseUrl -}}
-{{- $_ := set $rule.annotations "runbook_url" (replace "docs/alerts.md" . $rule.annotations.runbook_url) -}}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s#%s" . (lower $rule.alert)) -}}
 {{- end -}}
 {{- end -}}
 {{- $absent := and (eq ($rule.alert | default "") "AccelScopeAgentsAbsent") (not (include "accelscope.runsAgents" $)) -}}
@@ -33,7 +33,7 @@ in this release, the alert about absent agents is left out.
 {{- end -}}
 {{- end -}}
 {{- range $off -}}
-{{- if not (has . $known) }}{{ fail (printf "prometheusRule.disabledAlerts: unknown alert %s; docs/alerts.md lists all alerts" .) }}{{ end -}}
+{{- if not (has . $known) }}{{ fail (printf "prometheusRule.disabledAlerts: unknown alert %s; docs/alerts.md lists all alerts, and what replaced those of earlier versions" .) }}{{ end -}}
 {{- end -}}
 {{- toYaml $groups -}}
 {{- end -}}

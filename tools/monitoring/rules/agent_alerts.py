@@ -1,30 +1,36 @@
 """Alerts about the agents."""
 
-from tools.monitoring.promql import OF_TARGET, begun_within, with_node
-from tools.monitoring.rules.rule import Alert, Group, Severity
+from tools.monitoring.promql import OF_TARGET, begun_within, last, of_node
+from tools.monitoring.rules.rule import IN_CLUSTER, WHERE, Alert, Group, Severity
 
-# Agents and device plugins both export the reader metrics.
-_NODE_OF_READER = f"{OF_TARGET} group_left (node) (accelscope_node_info or accelscope_device_plugin_info)"
-
-
-_OF_JOB = "on (cluster, job)"
 # `up` has the label `node` if it is set on the target, as the chart's monitors and example do.
-WHERE_SCRAPED = "{{ if $labels.node }}of {{ $labels.node }}{{ else }}at {{ $labels.instance }}{{ end }}"
+WHERE_SCRAPED = (
+    "{{ if $labels.node }}of {{ $labels.node }}{{ else }}at {{ $labels.instance }}{{ end }}" + IN_CLUSTER
+)
+_OF_JOB = "on (cluster, job)"
 
 
-def _of_reader(expression: str) -> str:
-    return f"{expression} * {_NODE_OF_READER}"
+def _by_node(labels: str, expression: str, info: str = "accelscope_node_info") -> str:
+    """Without the labels of the target, so that another pod of the node continues the alert."""
+    return f"max by (cluster, node{labels}) ({of_node(expression, info=info)})"
 
 
 def down(family: str) -> str:
     """Targets that are down and exported `family` within the last day; and targets that never answered, as
-    after a failed rollout, in a job whose other targets all export `family`."""
+    after a failed rollout, in a job whose other targets all export `family`. By node where the target has the
+    label, so that another pod of the node continues the alert."""
     known = f"last_over_time({family}[1d])"
-    return (
-        f"((up == 0) and {OF_TARGET} {known})\n"
-        "or\n"
-        f"((up == 0) and {_OF_JOB} {known} unless {_OF_JOB} ((up == 1) unless {OF_TARGET} {family}))"
-    )
+
+    def lost(targets: str) -> str:
+        is_down = f"({last(f'up{{{targets}}}')} == 0)"
+        return (
+            f"  ({is_down} and {OF_TARGET} {known})\n"
+            "  or\n"
+            f"  ({is_down} and {_OF_JOB} {known} unless {_OF_JOB} ((up == 1) unless {OF_TARGET} {family}))\n"
+        )
+
+    by_node, by_address = lost('node!=""'), lost('node=""')
+    return f"max by (cluster, job, node) (\n{by_node})\nor\nmax by (cluster, job, instance) (\n{by_address})"
 
 
 def counted_within(family: str, matchers: str, window: str) -> str:
@@ -40,12 +46,13 @@ AGENTS = Group(
         Alert(
             name="AccelScopeAgentDown",
             severity=Severity.WARNING,
-            lasting="5m",
+            lasting="10m",
             expression=down("accelscope_build_info"),
             summary=f"The agent {WHERE_SCRAPED} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). The devices of "
-                "that node are not monitored."
+                "Prometheus cannot scrape it (job {{ $labels.job }}). The devices of that node are not "
+                "monitored.\n"
+                "First action: kubectl get node,pods -A -o wide, and the error of the target in Prometheus"
             ),
             thresholds=("1d",),
         ),
@@ -53,93 +60,72 @@ AGENTS = Group(
             name="AccelScopeAgentsAbsent",
             severity=Severity.WARNING,
             lasting="15m",
-            expression="absent(accelscope_build_info)",
+            expression=f"absent({last('accelscope_build_info')})",
             summary="No agent is scraped",
             description=(
                 "This Prometheus loads AccelScope's rules but scrapes no agent: none is running, or none is "
-                "discovered."
+                "discovered.\n"
+                "First action: kubectl get daemonsets -A, and the service discovery page of Prometheus"
             ),
         ),
         Alert(
             name="AccelScopeAgentStale",
             severity=Severity.WARNING,
             lasting="2m",
-            expression=with_node("((time() - accelscope_collection_timestamp_seconds) > 300)"),
-            summary="The agent of {{ $labels.node }} serves stale readings",
+            expression=(
+                # The newest of a node: while its agent is replaced, two have the name.
+                "min by (cluster, node) "
+                f"({of_node('(time() - ' + last('accelscope_collection_timestamp_seconds') + ')')}) > 300"
+            ),
+            summary=f"{WHERE}: the agent serves stale readings",
             description=(
-                "The last collection of the agent of {{ $labels.node }} was {{ $value | humanizeDuration }} "
-                "ago: its collection loop is stuck, or a clock is wrong."
+                "The last collection was {{ $value | humanizeDuration }} ago: the collection loop is stuck, "
+                "or a clock is wrong.\n"
+                "First action: compare the clocks of node and Prometheus; else delete the agent's pod"
             ),
             thresholds=("300",),
         ),
         Alert(
             name="AccelScopeReaderFailing",
             severity=Severity.WARNING,
-            lasting="5m",
-            expression=_of_reader("((accelscope_reader_up == 0) and (accelscope_reader_found == 1))"),
-            summary="{{ $labels.vendor }} devices of {{ $labels.node }} cannot be read",
-            description=(
-                "The {{ $labels.vendor }} driver is present on {{ $labels.node }}, but reading it fails."
-            ),
-        ),
-        Alert(
-            name="AccelScopeDriverCallsHang",
-            severity=Severity.WARNING,
             lasting="10m",
-            expression=_of_reader("(accelscope_reader_abandoned_calls > 0)"),
-            summary="Calls into the {{ $labels.vendor }} driver of {{ $labels.node }} hang",
-            description=("Driver calls that have not returned: {{ $value }}. Their devices are not read."),
-            thresholds=("0",),
-        ),
-        Alert(
-            name="AccelScopeValuesRejected",
-            severity=Severity.INFO,
-            lasting="15m",
-            expression=_of_reader(counted_within("accelscope_reader_rejected_values_total", "", "1h")),
-            summary=(
-                "Values of the {{ $labels.vendor }} driver on {{ $labels.node }} are rejected: "
-                "{{ $labels.reason }}"
+            expression="\nor\n".join(
+                _by_node(
+                    ", vendor",
+                    f"(({last('accelscope_reader_up')} == 0) and ({last('accelscope_reader_found')} == 1))",
+                    info,
+                )
+                for info in ("accelscope_node_info", "accelscope_device_plugin_info")
             ),
+            summary=f"{WHERE}: no {{{{ $labels.vendor }}}} device can be read",
             description=(
-                "The driver returned {{ $value | humanize }} invalid values in the last hour. They are "
-                "reported as absent."
+                "The {{ $labels.vendor }} driver is present, but reading it fails. Device alerts of that "
+                "node are missing.\n"
+                "First action: accelscope doctor in the agent's container names the reason and the fix"
             ),
-            thresholds=("1h",),
-        ),
-        Alert(
-            name="AccelScopeCollectionOverruns",
-            severity=Severity.WARNING,
-            lasting="15m",
-            expression=with_node(
-                "(rate(accelscope_collection_overruns_total[15m]) / "
-                "rate(accelscope_collections_total[15m]) > 0.5)"
-            ),
-            summary="Collections on {{ $labels.node }} take longer than their interval",
-            description=(
-                "{{ $value | humanizePercentage }} of the collections on {{ $labels.node }} started late."
-            ),
-            thresholds=("0.5",),
         ),
         Alert(
             name="AccelScopeAttributionFailing",
             severity=Severity.WARNING,
-            lasting="10m",
-            expression=with_node("(accelscope_attribution_source_up == 0)"),
-            summary="Attribution source {{ $labels.source }} fails on {{ $labels.node }}",
+            lasting="15m",
+            expression=_by_node(", source", f"({last('accelscope_attribution_source_up')} == 0)"),
+            summary=f"{WHERE}: attribution source {{{{ $labels.source }}}} fails",
             description=(
                 "Without {{ $labels.source }}, the series of {{ $labels.node }} lack pods or have outdated "
-                "pod names."
+                "pod names.\n"
+                "First action: see accelscope_attribution_source_last_error_info"
             ),
         ),
         Alert(
             name="AccelScopeSinkFailing",
             severity=Severity.WARNING,
-            lasting="10m",
-            expression=with_node("(accelscope_sink_up == 0)"),
-            summary="Sink {{ $labels.sink }} of {{ $labels.node }} fails",
+            lasting="15m",
+            expression=_by_node(", sink", f"({last('accelscope_sink_up')} == 0)"),
+            summary=f"{WHERE}: {{{{ $labels.sink }}}} cannot be written",
             description=(
-                "The agent of {{ $labels.node }} cannot write {{ $labels.sink }}. Readers of the Node "
-                "object see outdated values; without idle-state, idle times restart at 0 with the agent."
+                "Readers of the Node object see outdated values; without idle-state, idle times restart at "
+                "0 with the agent.\n"
+                "First action: see accelscope_sink_last_error_info"
             ),
         ),
         Alert(
@@ -156,7 +142,9 @@ AGENTS = Group(
             ),
             summary="{{ $labels.instance }} rejected a changed configuration file",
             description=(
-                "{{ $labels.instance }} (job {{ $labels.job }}) keeps using the previous configuration."
+                "{{ $labels.instance }} (job {{ $labels.job }}) keeps using the previous configuration, and "
+                "would not start with this one.\n"
+                "First action: the program's log names the key and the allowed values"
             ),
             thresholds=("1h",),
         ),

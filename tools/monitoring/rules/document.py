@@ -7,12 +7,12 @@ import yaml
 
 from tools.monitoring.promql import checked
 from tools.monitoring.rules.agent_alerts import AGENTS
-from tools.monitoring.rules.device_alerts import ERRORS, HEALTH, USE
+from tools.monitoring.rules.device_alerts import HEALTH, USE
 from tools.monitoring.rules.recording import RECORDED, RECORDING
 from tools.monitoring.rules.rule import Alert, Group, Record
 from tools.monitoring.rules.service_alerts import DEVICE_PLUGIN, FLEET
 
-ALERTING: tuple[Group, ...] = (HEALTH, ERRORS, USE, AGENTS, DEVICE_PLUGIN, FLEET)
+ALERTING: tuple[Group, ...] = (HEALTH, USE, AGENTS, DEVICE_PLUGIN, FLEET)
 ALERTS: tuple[Alert, ...] = tuple(
     rule for group in ALERTING for rule in group.rules if isinstance(rule, Alert)
 )
@@ -35,9 +35,13 @@ _Dumper.add_representer(
 )
 
 
+def _written(text: str) -> str:
+    return _BlockText(text + "\n") if "\n" in text else text
+
+
 def _rule(rule: Record | Alert) -> dict[str, Any]:
     expression = checked(rule.expression, RECORDED)
-    written = _BlockText(expression + "\n") if "\n" in expression else expression
+    written = _written(expression)
     if isinstance(rule, Record):
         labels = {"labels": dict(rule.labels)} if rule.labels else {}
         return {"record": rule.name, "expr": written, **labels}
@@ -45,12 +49,8 @@ def _rule(rule: Record | Alert) -> dict[str, Any]:
         "alert": rule.name,
         "expr": written,
         "for": rule.lasting,
-        "labels": {"severity": rule.severity.value},
-        "annotations": {
-            "summary": rule.summary,
-            "description": rule.description,
-            "runbook_url": rule.runbook,
-        },
+        "labels": {"severity": rule.severity.value, **dict(rule.labels)},
+        "annotations": {"summary": rule.summary, "description": _written(rule.description)},
     }
 
 

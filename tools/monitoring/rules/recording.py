@@ -3,8 +3,8 @@
 They record sums and counts, which can be aggregated further. The exception is allocated devices by namespace:
 a device that several namespaces share counts in each of them."""
 
-from accelscope.model import IDLE_SECONDS
-from tools.monitoring.promql import A_DEVICE, with_model, with_node
+from accelscope.model import HOT_CELSIUS, HOT_MARGIN_CELSIUS, IDLE_SECONDS
+from tools.monitoring.promql import A_DEVICE, OF_DEVICE, with_model, with_node
 from tools.monitoring.rules.rule import Group, Record
 
 TEMPERATURE_BOUNDS = (30, 40, 50, 60, 70, 80, 90, 100)  # celsius
@@ -16,7 +16,18 @@ IDLE_SHARES = (
 _MODEL = "cluster, vendor, model"
 _NAMESPACE = "cluster, namespace, vendor, model"
 _NODE = "cluster, node, vendor"
-_LINKED = f"{_NODE}, model, device, index, kind"
+_DEVICE = f"{_NODE}, model, device, index"
+_LINKED = f"{_DEVICE}, kind"
+_LINKS = "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum"
+
+# What is wrong with each device, and its pods. Without target labels, so that the series continue when the
+# agent pod is replaced.
+CAUSES = (
+    "cluster_node_vendor_model_device_index_state_cause_reason_action:accelerator_health_cause_info:group"
+)
+ON_DEVICE = "cluster_node_vendor_device_namespace_pod:accelerator_pod_allocated:group"
+OF_NODE = "cluster_node_vendor:accelerator_info:count"
+HOT, LINK_DOWN, PCIE_LANES = "hot", "link_down", "pcie_lanes"  # causes that are not a state of health
 
 
 def _by_model(operation: str, of: str, further: str = "") -> str:
@@ -25,6 +36,11 @@ def _by_model(operation: str, of: str, further: str = "") -> str:
 
 def _by_namespace(of: str) -> str:
     return f"sum by ({_NAMESPACE}) ({with_model(of, labels='model')})"
+
+
+def _cause(expression: str, labels: str = "", **given: str) -> Record:
+    """`given`: labels of causes that these rules find, not the agent."""
+    return Record(CAUSES, f"group by ({_DEVICE}{labels}) ({expression})", tuple(given.items()))
 
 
 def _sums(*families: str) -> tuple[Record, ...]:
@@ -36,12 +52,12 @@ DEVICES = Group(
     (
         Record("cluster_vendor_model:accelerator_info:count", f"count by ({_MODEL}) (accelerator_info)"),
         Record(
-            "cluster_node_vendor:accelerator_info:count",
+            OF_NODE,
             f"count by ({_NODE}) (max by ({_NODE}, device) (accelerator_info))",
         ),
-        # Without target labels, so that the series continues when the agent pod is replaced.
+        # Without target labels, for the same reason.
         Record(
-            "cluster_node_vendor_model_device_index_kind:accelerator_link_up:sum",
+            _LINKS,
             f"sum by ({_LINKED}) (max by ({_LINKED}, link) ({with_model('accelerator_link_up')}))",
         ),
         *_sums(
@@ -88,6 +104,75 @@ DEVICES = Group(
         Record(
             "cluster_vendor_model_kind:accelerator_errors:increase1h",
             _by_model("sum", 'increase(accelerator_errors_total{code!~".+_done"}[1h])', ", kind"),
+        ),
+    ),
+)
+
+# Furiosa also counts doorbells, which are not errors. PCIe replays are common.
+_ERRORS = 'kind!="pcie", code!~".+_done"'
+# One device has one cause: what its health reports.
+_WITHOUT_CAUSE = f"unless {OF_DEVICE} accelerator_health_cause_info"
+_RECENT_ERRORS = (
+    f"(((time() - accelerator_error_last_seen_timestamp_seconds{{{_ERRORS}}}) < 900) {_WITHOUT_CAUSE})"
+)
+_HOT = (
+    "((\n"
+    "  (accelerator_temperature_celsius >= ((accelerator_temperature_slowdown_celsius > 0) "
+    f"- {HOT_MARGIN_CELSIUS}))\n"
+    "  or\n"
+    f"  ((accelerator_temperature_celsius >= {HOT_CELSIUS}) "
+    f"unless {OF_DEVICE} (accelerator_temperature_slowdown_celsius > 0))\n"
+    f") {_WITHOUT_CAUSE})"
+)
+_USED = "(accelerator_pod_allocated or (accelerator_pod_processes > 0))"
+_LANES = with_model("accelerator_pcie_link_width")
+_PEERS = "cluster, node, vendor, model"
+
+CAUSES_OF_TROUBLE = Group(
+    "accelscope-causes.rules",
+    (
+        _cause(
+            with_model('accelerator_health_cause_info{origin!="application"}'),
+            ", state, cause, reason, action",
+        ),
+        _cause(
+            with_model('accelerator_health_cause_info{origin="application"}'),
+            ", cause, reason, action",
+            state="info",
+        ),
+        _cause(
+            f'label_join({with_model(_RECENT_ERRORS)}, "cause", "_", "kind", "code")',
+            ", cause",
+            state="info",
+            reason="reported by the driver, does not affect the health of the device",
+            action="inform the owners of the pods; if it returns with other pods, look at the device",
+        ),
+        _cause(
+            with_model(_HOT),
+            state="warning",
+            cause=HOT,
+            reason=f"within {HOT_MARGIN_CELSIUS} °C of its slowdown temperature, "
+            f"or at {HOT_CELSIUS} °C or above",
+            action="check fans and airflow of the server and the temperature of the room",
+        ),
+        _cause(
+            # The recorded sum: eight devices have up to 144 links, and reading a day of each is expensive.
+            f"max_over_time({_LINKS}[1d]) - {_LINKS} > 0",
+            state="warning",
+            cause=LINK_DOWN,
+            reason="fewer links to other devices are up than within the last day",
+            action="drain the node and reset all its devices together, or reboot it",
+        ),
+        _cause(
+            f"({_LANES}) < on ({_PEERS}) group_left () max by ({_PEERS}) ({_LANES})",
+            state="warning",
+            cause=PCIE_LANES,
+            reason="uses fewer PCIe lanes than other devices of the node",
+            action="reseat the card at the next maintenance; else replace riser or cable",
+        ),
+        Record(
+            ON_DEVICE,
+            f"group by ({_NODE}, device, namespace, pod) ({with_model(_USED, labels='node')})",
         ),
     ),
 )
@@ -150,5 +235,5 @@ AGENTS = Group(
     ),
 )
 
-RECORDING: tuple[Group, ...] = (DEVICES, WORKLOADS, AGENTS)
+RECORDING: tuple[Group, ...] = (DEVICES, CAUSES_OF_TROUBLE, WORKLOADS, AGENTS)
 RECORDED = frozenset(rule.name for group in RECORDING for rule in group.rules)

@@ -3,13 +3,21 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-RUNBOOKS = "docs/alerts.md"  # the chart replaces this with prometheusRule.runbookBaseUrl
+# The cluster may be a label of the series, or one that Prometheus adds to all alerts.
+IN_CLUSTER = "{{ with or $labels.cluster $externalLabels.cluster }} ({{ . }}){{ end }}"
+WHERE = "{{ $labels.node }}" + IN_CLUSTER
 
 
 class Severity(StrEnum):
     CRITICAL = "critical"  # a device or a part of the service is lost: act now
     WARNING = "warning"  # needs work within a day or two
     INFO = "info"  # for owners of workloads; not for a pager
+
+
+# How long an alert may be pending. Prometheus restores the pending time after its restart only from 10m on,
+# and Alertmanager resolves an alert that it has not received for four minutes: anything in between resolves
+# and fires again when Prometheus restarts.
+PENDING_TIMES = ("0m", "1m", "2m", "10m", "15m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +36,7 @@ class Alert:
     summary: str
     description: str
     thresholds: tuple[str, ...] = ()  # numbers that users may want to change; the runbook lists them
-
-    @property
-    def runbook(self) -> str:
-        return f"{RUNBOOKS}#{self.name.lower()}"
+    labels: tuple[tuple[str, str], ...] = ()  # besides the severity
 
 
 @dataclass(frozen=True, slots=True)

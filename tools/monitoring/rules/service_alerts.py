@@ -1,12 +1,16 @@
 """Alerts about the device plugin and the fleet."""
 
-from tools.monitoring.promql import OF_TARGET
+from tools.monitoring.promql import last, of_node
 from tools.monitoring.rules.agent_alerts import WHERE_SCRAPED, counted_within, down
-from tools.monitoring.rules.rule import Alert, Group, Severity
+from tools.monitoring.rules.rule import IN_CLUSTER, WHERE, Alert, Group, Severity
+
+_PLUGIN = "accelscope_device_plugin_info"
 
 
-def _of_plugin(expression: str) -> str:
-    return f"{expression} * {OF_TARGET} group_left (node, resource) accelscope_device_plugin_info"
+def _of_plugin(expression: str, labels: str = "") -> str:
+    """By node, so that another pod of the node continues the alert."""
+    of_resource = of_node(expression, "node, resource", _PLUGIN)
+    return f"max by (cluster, node, resource{labels}) ({of_resource})"
 
 
 DEVICE_PLUGIN = Group(
@@ -14,47 +18,42 @@ DEVICE_PLUGIN = Group(
     (
         Alert(
             name="AccelScopeDevicePluginDown",
-            severity=Severity.CRITICAL,
-            lasting="5m",
-            expression=down("accelscope_device_plugin_info"),
+            severity=Severity.WARNING,
+            lasting="10m",
+            expression=down(_PLUGIN),
             summary=f"The device plugin {WHERE_SCRAPED} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Without the "
-                "plugin, new pods on that node get no devices."
+                "Prometheus cannot scrape it (job {{ $labels.job }}). New pods on that node get no devices; "
+                "running pods keep theirs.\n"
+                "First action: the log of the device plugin's pod on that node"
             ),
             thresholds=("1d",),
         ),
         Alert(
             name="AccelScopeDevicePluginNotRegistered",
-            severity=Severity.CRITICAL,
-            lasting="5m",
-            expression=_of_plugin("(accelscope_device_plugin_registered == 0)"),
-            summary="{{ $labels.node }} does not offer {{ $labels.resource }}",
-            description=(
-                "The device plugin is not registered with the kubelet of {{ $labels.node }}: pods that "
-                "request {{ $labels.resource }} do not start there."
-            ),
-        ),
-        Alert(
-            name="AccelScopeDevicePluginDevicesUnhealthy",
             severity=Severity.WARNING,
-            lasting="5m",
-            expression=_of_plugin('(accelscope_device_plugin_devices{state="unhealthy"} > 0)'),
-            summary="Some {{ $labels.resource }} devices of {{ $labels.node }} are not allocatable",
-            description="Devices reported to the kubelet of {{ $labels.node }} as unhealthy: {{ $value }}.",
-            thresholds=("0",),
+            lasting="10m",
+            expression=_of_plugin(f"({last('accelscope_device_plugin_registered')} == 0)"),
+            summary=f"{WHERE}: does not offer {{{{ $labels.resource }}}}",
+            description=(
+                "The device plugin is not registered with the kubelet: pods that request "
+                "{{ $labels.resource }} do not start there.\n"
+                "First action: the logs of device plugin and kubelet on that node"
+            ),
         ),
         Alert(
             name="AccelScopeDevicePluginAllocationsRefused",
             severity=Severity.WARNING,
             lasting="0m",
             expression=_of_plugin(
-                counted_within("accelscope_device_plugin_allocation_errors_total", "", "15m")
+                counted_within("accelscope_device_plugin_allocation_errors_total", "", "15m"), ", reason"
             ),
-            summary="Allocation of {{ $labels.resource }} failed on {{ $labels.node }}: {{ $labels.reason }}",
+            summary=f"{WHERE}: allocation of {{{{ $labels.resource }}}} failed: {{{{ $labels.reason }}}}",
             description=(
-                "{{ $value | humanize }} allocations on {{ $labels.node }} failed in the last 15 minutes. "
-                "Their pods do not start."
+                "{{ $value | humanize }} allocations failed in the last 15 minutes. Their pods do not "
+                "start.\n"
+                "First action: kubectl describe a pod that does not start; delete it, so that it is "
+                "rescheduled"
             ),
             thresholds=("15m",),
         ),
@@ -66,59 +65,42 @@ FLEET = Group(
     (
         Alert(
             name="AccelScopeFleetDown",
-            severity=Severity.CRITICAL,
-            lasting="5m",
+            severity=Severity.WARNING,
+            lasting="10m",
             expression=down("accelscope_fleet_build_info"),
-            summary="The fleet at {{ $labels.instance }} is down",
+            summary=f"The fleet{IN_CLUSTER} is down",
             description=(
-                "Prometheus cannot scrape {{ $labels.instance }} (job {{ $labels.job }}). Its API and web "
-                "page are probably unavailable too."
+                "Prometheus cannot scrape it (job {{ $labels.job }}). Its API and web page are probably "
+                "unavailable; agents and these alerts are not affected.\n"
+                "First action: the log of the fleet's pod"
             ),
             thresholds=("1d",),
         ),
         Alert(
             name="AccelScopeFleetClusterUnreachable",
             severity=Severity.WARNING,
-            lasting="5m",
-            expression="accelscope_fleet_cluster_up == 0",
+            lasting="10m",
+            expression=f"max by (cluster) ({last('accelscope_fleet_cluster_up')}) == 0",
             summary="The fleet cannot reach cluster {{ $labels.cluster }}",
-            description="The fleet shows the last known data of cluster {{ $labels.cluster }}.",
+            description=(
+                "It shows the last known data of cluster {{ $labels.cluster }}.\n"
+                "First action: /api/v1/clusters of the fleet has the reason"
+            ),
         ),
         Alert(
             name="AccelScopeFleetSourceFailing",
             severity=Severity.WARNING,
             lasting="10m",
-            expression="(accelscope_fleet_source_up == 0) unless on (job, instance, cluster) "
-            "(accelscope_fleet_cluster_up == 0)",
+            expression=(
+                f"(max by (cluster, source) ({last('accelscope_fleet_source_up')}) == 0) unless on (cluster) "
+                f"(max by (cluster) ({last('accelscope_fleet_cluster_up')}) == 0)"
+            ),
             summary="Source {{ $labels.source }} of cluster {{ $labels.cluster }} fails",
             description=(
                 "The fleet reaches cluster {{ $labels.cluster }}, but its source {{ $labels.source }} "
-                "returns no data."
+                "returns no data.\n"
+                "First action: accelscope_fleet_source_errors_total has the reason"
             ),
-        ),
-        Alert(
-            name="AccelScopeFleetNodesStale",
-            severity=Severity.WARNING,
-            lasting="10m",
-            expression='sum by (job, instance, cluster) (accelscope_fleet_nodes{state=~"stale|unread"}) '
-            "/ sum by (job, instance, cluster) (accelscope_fleet_nodes) > 0.1",
-            summary="Many nodes of cluster {{ $labels.cluster }} are stale",
-            description=(
-                "{{ $value | humanizePercentage }} of the nodes of cluster {{ $labels.cluster }} have not "
-                "been read recently, or never."
-            ),
-            thresholds=("0.1",),
-        ),
-        Alert(
-            name="AccelScopeFleetNodesIncompatible",
-            severity=Severity.INFO,
-            lasting="15m",
-            expression='accelscope_fleet_nodes{state="incompatible"} > 0',
-            summary="Agents of cluster {{ $labels.cluster }} have versions that the fleet does not support",
-            description=(
-                "Nodes of cluster {{ $labels.cluster }} with an unsupported snapshot version: {{ $value }}."
-            ),
-            thresholds=("0",),
         ),
     ),
 )
