@@ -236,10 +236,11 @@ class Runner:
     def _record_device(self, key: str, outcome: Survey | Reading | ReaderError) -> None:
         slot = self._slots.setdefault(key, _Slot())
         if isinstance(outcome, Reading):
+            previous = self._known.get(outcome.device.id)
             slot.reading, slot.error = self._remember(outcome), None
             self._count_rejected(outcome.rejected)
             if (tracker := self._tracker(slot.reading.device)) is not None:
-                tracker.observe(slot.reading, self._clock())
+                tracker.observe(slot.reading, previous, self._clock())
         elif isinstance(outcome, ReaderError):
             slot.error = outcome
             if isinstance(outcome, DeviceLost) and slot.reading is not None:

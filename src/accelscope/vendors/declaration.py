@@ -109,6 +109,7 @@ class VendorDeclaration:
     error_codes: str = ""  # module with their meaning, see accelscope.vendors.common.error_codes
     # The driver lists the errors that a device has now, so it decides itself when one ends.
     lists_current_errors: bool = False
+    resets_after_errors: bool = False  # the driver resets a device by itself after an error that needs it
     driver_modules: tuple[str, ...] = ()  # of the kernel; loaded again, they show a reload of the driver
 
     plugin: PluginDeclaration | None = None  # what `accelscope device-plugin` needs

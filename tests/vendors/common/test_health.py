@@ -19,6 +19,7 @@ from accelscope.vendors.common.health import (
     choose,
     ends,
     event_between,
+    explained,
     health_of_error,
     is_over,
 )
@@ -153,6 +154,7 @@ class Gpu:
         )
         self.errors: dict[str, ErrorCount] = {}
         self.energy = 1e6
+        self.previous: Device | None = None
         self.boot("boot-1")
         (tmp_path / "sys/module/nvidia").mkdir(parents=True, exist_ok=True)
 
@@ -185,7 +187,8 @@ class Gpu:
     def read(self, now: float, *problems: Health) -> State:
         self.energy += 10.0
         device = self.device(now, problems[0] if problems else Health(OK))
-        self.tracker.observe(Reading(device, problems=problems), now)
+        self.tracker.observe(Reading(device, problems=problems), self.previous, now)
+        self.previous = device
         health = self.tracker.decide(device, problems, now).health
         return health.state, health.cause, health.since
 
@@ -290,3 +293,35 @@ def test_a_later_process_goes_on_with_the_errors_of_an_earlier_one(tmp_path: Pat
     third = Gpu(tmp_path, histories)
     third.energy = 0.0
     assert third.read(200.0) == HEALTHY
+
+
+def test_a_driver_that_resets_the_device_after_an_error_has_ended_it(tmp_path: Path) -> None:
+    tracker = HealthTracker(Vendor("amd"), Paths(proc=tmp_path, sys=tmp_path))
+
+    def read(now: float, energy: float, *errors: ErrorCount) -> HealthState:
+        device = Device(
+            vendor=Vendor("amd"),
+            id="amd:1",
+            read_at=now,
+            health=Health(OK),
+            energy_joules=energy,
+            errors=errors,
+        )
+        tracker.observe(Reading(device), previous[-1] if previous else None, now)
+        previous.append(device)
+        return tracker.decide(device, (), now).health.state
+
+    previous: list[Device] = []
+    assert read(100.0, 1e6) is OK
+    assert read(115.0, 5.0, ErrorCount("ras", "umc.ue", 1, 115.0)) is OK
+    assert read(130.0, 1e4, ErrorCount("ras", "umc.ue", 2, 130.0)) is CRITICAL
+    assert read(145.0, 5.0, ErrorCount("ras", "umc.ue", 2, 130.0)) is OK
+
+
+def test_the_codes_that_a_driver_lists_explain_its_own_state() -> None:
+    alarm = Health(CRITICAL, "the driver reports Alarm: hot", "Alarm", "driver_alarm")
+    worse, other = entry(), ErrorCode("81078603", "link down", "warning", None, "Check it", None, "https://x")
+    explained_health = explained(alarm, "npu", (other, worse))
+    assert (explained_health.state, explained_health.reason) == (CRITICAL, "the driver reports Alarm: hot")
+    assert (explained_health.cause, explained_health.until) == ("npu_48", "reset")
+    assert explained(alarm, "npu", ()) == alarm

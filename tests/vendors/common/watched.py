@@ -38,6 +38,8 @@ class Watched:
             self.reader,
             deadlines=Deadlines(survey_seconds=60.0, device_seconds=self.device_seconds, pass_seconds=60.0),
             changed=self._changed,
+            paths=self.settings.paths,
+            clock=lambda: self.now,
         )
 
     def read(self) -> Result:

@@ -356,12 +356,9 @@ def test_errors_are_dated_when_they_grow(tmp_path: Path) -> None:
     write(tmp_path, rngd(0, RNGD_AT, atr_error=ATR_ERROR.format(axi_post=5)))
     card = only(reader)
     assert seen(card) == (5, 1010.0)
-    assert card.health.state is HealthState.WARNING
-    assert "axi_post_error" in (card.health.reason or "")
     clock.now = 1020.0
     assert seen(only(reader)) == (5, 1010.0)
     clock.now = 1700.0
-    assert only(reader).health.state is HealthState.OK  # ten minutes without another
     write(tmp_path, rngd(0, RNGD_AT, atr_error=ATR_ERROR.format(axi_post=1)))
     assert seen(only(reader)) == (1, 1700.0)  # counted anew since the driver was reloaded
 

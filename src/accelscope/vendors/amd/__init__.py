@@ -37,6 +37,8 @@ VENDOR = VendorDeclaration(
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     error_codes="error_codes",
+    resets_after_errors=True,
+    driver_modules=("amdgpu",),
     plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
     settings=(AMD_SMI, ROCM_SMI),
     dialects=(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from accelscope.model import Device, Process, Reading
 from accelscope.model.device import UNKNOWN_HEALTH
 from accelscope.vendors.amd.drm import Card, Cards, ComputeDriver, driver_version, slot_of
-from accelscope.vendors.amd.gpu import Gpu, GpuContext, assess_health
+from accelscope.vendors.amd.gpu import Gpu, GpuContext, find_problems, worst_problem
 from accelscope.vendors.amd.processes import OpenFiles, ProcessCandidates, ProcessLister
 from accelscope.vendors.amd.tools import AmdTools, SmiReport
 from accelscope.vendors.common.contract import ReaderOptions, Survey
@@ -122,15 +122,15 @@ class DriverSource:
         now = self._clock()
         readings = {}
         for device in report.devices:
-            health = device.health
-            if health == UNKNOWN_HEALTH:
-                health = assess_health(device, now=now)
+            problems = find_problems(device) if device.health == UNKNOWN_HEALTH else (device.health,)
             own = tuple(
                 replace(process, device=device.id, device_index=device.index)
                 for process in report.processes
                 if _runs_on(process, device, only_device=len(report.devices) == 1)
             )
-            readings[device.id] = Reading(replace(device, read_at=now, health=health), own)
+            readings[device.id] = Reading(
+                replace(device, read_at=now, health=worst_problem(problems)), own, problems=problems
+            )
         return readings
 
 

@@ -28,55 +28,54 @@ from accelscope.vendors.amd.tools import fill_gaps
 from accelscope.vendors.common.contract import DeviceLost
 from accelscope.vendors.common.files import read_optional, read_text
 
-RECENT_ERROR_SECONDS = 600.0
+_COOLING = "Check fans, airflow and inlet temperature"
 
+_HEALTHY = Health(HealthState.OK)
 SUSPENDED = Health(
     HealthState.OK, "suspended to save power; reading it would wake it", vendor_word="suspended"
 )
 
 
-def assess_health(
-    device: Device, bad_pages: BadPages | None = None, *, now: float, refused: bool = False
-) -> Health:
-    """The worst problem, or OK. `refused`: the driver refused to read the GPU."""
-    return next(_find_problems(device, bad_pages, now, refused=refused), Health(HealthState.OK))
+def find_problems(
+    device: Device, bad_pages: BadPages | None = None, *, refused: bool = False
+) -> tuple[Health, ...]:
+    """The problems that the driver reports now, the worst first. `refused`: the driver refused to read the
+    GPU."""
+    return tuple(_problems(device, bad_pages, refused=refused))
 
 
-def _find_problems(
-    device: Device, bad_pages: BadPages | None, now: float, *, refused: bool
-) -> Iterator[Health]:
-    """All problems of the GPU, the worst first."""
+def worst_problem(problems: tuple[Health, ...]) -> Health:
+    return problems[0] if problems else _HEALTHY
+
+
+def _problems(device: Device, bad_pages: BadPages | None, *, refused: bool) -> Iterator[Health]:
     if bad_pages is not None and bad_pages.failed:
         yield Health(
             HealthState.CRITICAL,
             f"memory pages could not be retired: {_count_pages(bad_pages.failed)}",
             cause="page_retirement_failed",
+            action="Drain the node and have the board replaced",
             origin="hardware",
+            until="replacement",
         )
     shutdown = _exceeded_limit(device, device.temperature_shutdown_celsius, "shutdown")
     if shutdown is not None:
-        yield Health(HealthState.CRITICAL, shutdown, cause="temperature_shutdown", origin="environment")
-    recent = sorted(
-        error.code
-        for error in device.errors
-        if error.kind == "ras"
-        and error.code.endswith(".ue")
-        and error.last_seen is not None
-        and now - error.last_seen < RECENT_ERROR_SECONDS
-    )
-    if recent:
         yield Health(
             HealthState.CRITICAL,
-            f"uncorrectable errors in the last 10 minutes: {', '.join(recent)}",
-            cause=f"ras_{recent[0].removesuffix('.ue')}",
-            origin="hardware",
+            shutdown,
+            cause="temperature_shutdown",
+            action=_COOLING,
+            origin="environment",
+            until="condition",
         )
     if refused:
         yield Health(
             HealthState.WARNING,
             "the driver returns no data; the GPU is being reset or is changing its power state",
             cause="driver_error",
+            action="Wait a minute; if it stays, see the kernel log and reset the GPU",
             origin="driver",
+            until="condition",
         )
     if device.health != UNKNOWN_HEALTH:
         yield device.health  # as a tool reports it
@@ -85,18 +84,40 @@ def _find_problems(
             HealthState.WARNING,
             f"memory pages wait for retirement at the next GPU reset: {_count_pages(bad_pages.pending)}",
             cause="page_retirement_pending",
+            action="Drain the GPU when possible and reset it",
             origin="hardware",
+            until="reset",
         )
     if any(count.severity == "uncorrected" and count.block is None and count.count for count in device.ecc):
-        reason = "uncorrectable errors since the driver was loaded"
-        yield Health(HealthState.WARNING, reason, cause="ecc_uncorrected", origin="hardware")
+        yield Health(
+            HealthState.WARNING,
+            "uncorrectable errors since the driver was loaded",
+            cause="ecc_uncorrected",
+            action="Jobs may have failed: reload the driver at the next maintenance; replace the board if "
+            "errors continue",
+            origin="hardware",
+            until="driver_reload",
+        )
     throttles = sorted(t.reason for t in device.throttles if t.active and t.reason in FAULT_THROTTLES)
     if throttles:
-        reason = f"throttled by heat or power supply: {', '.join(throttles)}"
-        yield Health(HealthState.WARNING, reason, cause="throttled", origin="environment")
+        yield Health(
+            HealthState.WARNING,
+            f"throttled by heat or power supply: {', '.join(throttles)}",
+            cause="throttled",
+            action="Check fans, airflow and power supply",
+            origin="environment",
+            until="condition",
+        )
     slowdown = _exceeded_limit(device, device.temperature_slowdown_celsius, "slowdown")
     if slowdown is not None:
-        yield Health(HealthState.WARNING, slowdown, cause="temperature_slowdown", origin="environment")
+        yield Health(
+            HealthState.WARNING,
+            slowdown,
+            cause="temperature_slowdown",
+            action=_COOLING,
+            origin="environment",
+            until="condition",
+        )
 
 
 def _count_pages(count: int) -> str:
@@ -206,11 +227,12 @@ class Gpu:
         draft.put("read_at", now)
         device = draft.device(self.card.id)
         device = fill_gaps(device, self.metrics.without_own_values(context.tool_device))
-        health = assess_health(device, self._errors.bad_pages, now=now, refused=refused)
+        problems = find_problems(device, self._errors.bad_pages, refused=refused)
         return Reading(
-            replace(device, health=health),
+            replace(device, health=worst_problem(problems)),
             self._read_processes(context, device.partitions),
             tuple(draft.rejected),
+            problems,
         )
 
     def _suspended_device(self, draft: AmdDraft, context: GpuContext) -> Device:

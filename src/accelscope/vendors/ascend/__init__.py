@@ -33,6 +33,7 @@ VENDOR = VendorDeclaration(
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     error_codes="error_codes",
+    lists_current_errors=True,
     plugin=PluginDeclaration(
         part="plugin:open_part",
         other_resources=("huawei.com/Ascend910", "huawei.com/Ascend310P"),

@@ -73,7 +73,8 @@ def health_of(word: str, information: str | None = None) -> Health:
         return Health(state, vendor_word=bare)
     reason = f"the driver reports {bare}" if bare else "the driver reports no health state"
     cause = "not_reported" if state is HealthState.UNKNOWN else "driver_alarm"
-    return Health(state, f"{reason}: {information}" if information else reason, bare or None, cause)
+    reason = f"{reason}: {information}" if information else reason
+    return Health(state, reason, bare or None, cause, until="condition")
 
 
 @dataclass(slots=True)

@@ -309,7 +309,12 @@ def _take_health(draft: AscendDraft, block: Block) -> None:
     draft.values["errors"] = tuple(ErrorCount(ERROR_KIND, code, 1) for code in found)
     health: Health = draft.values["health"]
     if found and health.cause is not None:
-        draft.values["health"] = replace(health, cause=f"ascend_{min(found)}")
+        # Imported here because only an unhealthy chip needs the table of codes.
+        from accelscope.vendors.ascend.error_codes import error_code  # noqa: PLC0415
+        from accelscope.vendors.common.health import explained  # noqa: PLC0415
+
+        entries = (entry for entry in map(error_code, found) if entry is not None)
+        draft.values["health"] = explained(health, ERROR_KIND, entries)
 
 
 def _information(block: Block) -> str | None:

@@ -76,11 +76,27 @@ def health_of_error(error: SeenError, entry: ErrorCode) -> Health | None:
         return None
     return Health(
         HealthState(entry.severity),
-        f"{_name(error.kind, error.code)} ({entry.meaning})",
+        # Without a colon, so that the whole text is the meaning of the reason.
+        f"{_name(error.kind, error.code)} ({entry.meaning.replace(': ', ', ')})",
         cause=cause_of(error.kind, error.code),
         action=entry.action,
         origin=entry.origin,
         since=error.first_seen,
+        until=entry.until or "condition",
+    )
+
+
+def explained(health: Health, kind: str, entries: Iterable[ErrorCode]) -> Health:
+    """The driver's own state, with what the catalogue contains about the codes that it lists now."""
+    severities = ("info", "warning", "critical")
+    entry = max(entries, key=lambda entry: (severities.index(entry.severity), entry.code), default=None)
+    if entry is None:
+        return health
+    return replace(
+        health,
+        cause=cause_of(kind, entry.code),
+        action=entry.action,
+        origin=entry.origin,
         until=entry.until or "condition",
     )
 
@@ -143,8 +159,9 @@ def restarting_counters(device: Device) -> dict[str, float]:
     replays = None if device.pcie is None else device.pcie.replays_total
     counters = {"energy": device.energy_joules, "uptime": device.uptime_seconds, "replays": replays}
     found = {name: float(count) for name, count in counters.items() if count is not None}
-    if not found:
-        found["ecc"] = float(sum(e.count for e in device.ecc if not e.lifetime and e.block is None))
+    totals = [e.count for e in device.ecc if not e.lifetime and e.block is None]
+    if totals and not found:
+        found["ecc"] = float(sum(totals))
     return found
 
 
@@ -195,8 +212,9 @@ class HealthTracker:
         self._entries: dict[str, ErrorCode | None] = {}  # looked up, by code
         self._causes: dict[str, tuple[HealthState, str | None, float]] = {}  # states that are not ok
 
-    def observe(self, reading: Reading, now: float) -> None:
-        """Take the errors of a new reading, and end those that an event ended since the last one."""
+    def observe(self, reading: Reading, previous: Device | None, now: float) -> None:
+        """Take the errors of a new reading, and end those that an event ended since the last one.
+        `previous`: the device as it was read before."""
         device = reading.device
         history = self._histories.get(device.id)
         if self._declaration.lists_current_errors or (history is None and not device.errors):
@@ -205,8 +223,13 @@ class HealthTracker:
             history = self._histories[device.id] = ErrorHistory()
         self._add(history, device.errors)
         if history.errors:
-            problems = reading.problems or (device.health,)
-            self._end_by_event(history, device, problems, now)
+            evidence = self._evidence(device, reading.problems or (device.health,), now)
+            if self._declaration.resets_after_errors and previous is not None:
+                # Error and reset may both have happened since the last reading; the reset was the later one.
+                earlier = Evidence(previous.read_at or 0.0, counters=restarting_counters(previous))
+                if event_between(earlier, evidence) == "reset":
+                    self._end(history, "reset", now)
+            self._end_by_event(history, evidence)
         history.failed_at = None
 
     def observe_failure(self, device: str, now: float) -> None:
@@ -258,10 +281,8 @@ class HealthTracker:
             elif len(history.errors) < _MOST_ERRORS:
                 history.errors[key] = SeenError(error.kind, error.code, seen, seen)
 
-    def _end_by_event(
-        self, history: ErrorHistory, device: Device, problems: Sequence[Health], now: float
-    ) -> None:
-        evidence = Evidence(
+    def _evidence(self, device: Device, problems: Sequence[Health], now: float) -> Evidence:
+        return Evidence(
             now,
             self._node.boot(),
             self._node.driver(),
@@ -269,6 +290,8 @@ class HealthTracker:
             restarting_counters(device),
             any(problem.cause == "reset_required" for problem in problems),
         )
+
+    def _end_by_event(self, history: ErrorHistory, evidence: Evidence) -> None:
         before = history.evidence
         if history.failed_at is not None:
             self._end(history, "reset", history.failed_at)
@@ -290,8 +313,12 @@ class HealthTracker:
         """End errors up to a time. A later one may have happened after the event."""
         for key, error in list(history.errors.items()):
             entry = self._entry(error.code)
-            if error.last_seen <= at and (entry is None or ends(event, entry.until)):
+            if entry is not None and not ends(event, entry.until):
+                continue
+            if error.last_seen <= at:
                 del history.errors[key]
+            elif error.first_seen <= at:
+                history.errors[key] = error._replace(first_seen=error.last_seen)
 
     def _errors(self, device: str, now: float) -> Iterator[Health]:
         history = self._histories.get(device)

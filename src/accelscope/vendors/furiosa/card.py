@@ -29,58 +29,42 @@ from accelscope.vendors.furiosa.draft import stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entry, Hwmon, RngdCores, Sensors, WarboyCores, whole
 from accelscope.vendors.furiosa.tools import MERGED_FIELDS, ToolCard, merge_cores
 
-ERROR_IS_RECENT_SECONDS = 600.0
-
 _HARDWARE_SLOWDOWNS = frozenset({"thermal_slowdown", "hw_power_cap", "hw_bus_limit"})
 
 
-def health_of(
-    *,
-    now: float,
-    alive: bool | None,
-    reported: Health,
-    errors: Iterable[ErrorCount] = (),
-    throttles: Iterable[Throttle] = (),
-) -> Health:
-    """The worst condition. `alive` is the driver's value; `reported` is a tool's, used without the
-    driver's."""
+def find_problems(
+    *, alive: bool | None, reported: Health, throttles: Iterable[Throttle] = ()
+) -> tuple[Health, ...]:
+    """What driver and tool report now, the worst first. `alive` is the driver's value; `reported` is a
+    tool's, used without the driver's."""
+    word = reported.vendor_word
+    action = "Drain the card, then reset it or reboot the node"
     if alive is False:
-        return Health(
-            HealthState.CRITICAL,
-            "the driver reports that the card is not alive",
-            reported.vendor_word,
-            "not_alive",
-        )
+        reason = "the driver reports that the card is not alive"
+        return (Health(HealthState.CRITICAL, reason, word, "not_alive", action=action, until="reset"),)
+    if alive is None and reported.state is HealthState.CRITICAL:
+        return (replace(reported, cause="not_alive", action=action, until="reset"),)
     if alive is None and reported.state is not HealthState.OK:
         reason = reported.reason or "neither the driver nor a tool reports whether the card is alive"
-        cause = "not_alive" if reported.state is HealthState.CRITICAL else "not_reported"
-        return Health(reported.state, reason, reported.vendor_word, cause)
-    recent = sorted(
-        error.code
-        for error in errors
-        # The file also counts doorbells, which are not errors.
-        if error.code.endswith("error")
-        and error.last_seen is not None
-        and now - error.last_seen < ERROR_IS_RECENT_SECONDS
-    )
-    if recent:
-        return Health(
-            HealthState.WARNING,
-            f"errors in the last ten minutes: {', '.join(recent)}",
-            vendor_word=reported.vendor_word,
-            cause=recent[0].lower(),
-            origin="hardware",
-        )
+        return (Health(reported.state, reason, word, "not_reported", until="condition"),)
     slowed = sorted(t.reason for t in throttles if t.active and t.reason in _HARDWARE_SLOWDOWNS)
-    if slowed:
-        return Health(
+    if not slowed:
+        return ()
+    return (
+        Health(
             HealthState.WARNING,
             f"slowed down by hardware: {', '.join(slowed)}",
-            vendor_word=reported.vendor_word,
-            cause="throttled",
+            word,
+            "throttled",
+            action="Check fans, airflow and power supply",
             origin="environment",
-        )
-    return Health(HealthState.OK, vendor_word=reported.vendor_word)
+            until="condition",
+        ),
+    )
+
+
+def health_of(problems: tuple[Health, ...], reported: Health) -> Health:
+    return problems[0] if problems else Health(HealthState.OK, vendor_word=reported.vendor_word)
 
 
 # Values that every card has: absent with a reason if no source has them.
@@ -94,7 +78,13 @@ _EXPECTED = (
 _NOTHING: tuple[object, ...] = (None, ())
 
 
-def reading(card: Device, values: Mapping[str, Any], tool_card: ToolCard, attributes: Attributes) -> Reading:
+def reading(
+    card: Device,
+    values: Mapping[str, Any],
+    tool_card: ToolCard,
+    attributes: Attributes,
+    problems: tuple[Health, ...],
+) -> Reading:
     """`card` has the identity, `values` are the driver's; `tool_card` fills the gaps."""
     whole = dict(values)
     for name in MERGED_FIELDS:
@@ -112,7 +102,7 @@ def reading(card: Device, values: Mapping[str, Any], tool_card: ToolCard, attrib
         replace(process, device=card.id, device_index=card.index, type=ProcessType.COMPUTE)
         for process in tool_card.processes
     )
-    return Reading(replace(card, **whole), processes, tuple(attributes.rejected))
+    return Reading(replace(card, **whole), processes, tuple(attributes.rejected), problems)
 
 
 def utilization(cores: tuple[Core, ...]) -> float | None:
@@ -300,8 +290,9 @@ class CardReader:
         memory.has_use = bool(
             alive and total is not None and cores and all(c.utilization_ratio is not None for c in cores)
         )
+        problems = find_problems(alive=alive, reported=reported, throttles=throttles)
         values = {
-            "health": health_of(now=now, alive=alive, reported=reported, errors=errors, throttles=throttles),
+            "health": health_of(problems, reported),
             "read_at": now,
             "numa_node": numa_node(device, attributes),
             "uptime_seconds": None if uptime is None else float(uptime),
@@ -320,7 +311,7 @@ class CardReader:
             "pcie": link_of(device),
             "errors": errors,
         }
-        return reading(card, values, tool_card, attributes)
+        return reading(card, values, tool_card, attributes, problems)
 
     def has_use(self, card: str) -> bool:
         """Whether the driver had state, memory and the use of all cores at the last reading."""

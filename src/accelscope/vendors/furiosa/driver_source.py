@@ -10,7 +10,7 @@ from accelscope.model import AbsenceReason, Device, HealthState, Reading, Reject
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, ReaderOptions, Survey
 from accelscope.vendors.common.files import PROCESSING_CLASS, pci_devices
 from accelscope.vendors.common.files import entries as names_in
-from accelscope.vendors.furiosa.card import CardReader, health_of, reading
+from accelscope.vendors.furiosa.card import CardReader, find_problems, health_of, reading
 from accelscope.vendors.furiosa.draft import card_files, folder_of, is_identified, stable_id
 from accelscope.vendors.furiosa.sysfs import Attributes, Entries, Entry
 from accelscope.vendors.furiosa.tools import ToolCard, ToolPass, Tools, merge_cards
@@ -166,12 +166,13 @@ class DriverSource:
         answered = device.temperature_celsius is not None or device.power_watts is not None
         # The tool prints no liveness, but it read values from the card.
         alive = True if device.health.state is HealthState.UNKNOWN and answered else None
+        problems = find_problems(alive=alive, reported=device.health)
         values = {
-            "health": health_of(now=now, alive=alive, reported=device.health),
+            "health": health_of(problems, device.health),
             "read_at": now,
             "driver_version": device.driver_version or self._driver_version,
         }
-        return reading(replace(device, id=key), values, tool_card, Attributes())
+        return reading(replace(device, id=key), values, tool_card, Attributes(), problems)
 
 
 def _merged(cards: list[ToolCard], missing: AbsenceReason) -> ToolCard:
