@@ -387,7 +387,7 @@ def test_instances_stand_in_the_place_of_their_gpu() -> None:
 
 def test_xid_is_the_last_one_and_absent_until_the_first() -> None:
     [line] = lines(page(node(H100), "dcgm"), "DCGM_FI_DEV_XID_ERRORS")
-    assert line.endswith('err_code="79",err_msg="GPU has fallen off the bus"} 79')
+    assert line.endswith('err_code="79",err_msg="GPU fell off the bus"} 79')
     assert value(replace(H100, errors=()), "dcgm", "DCGM_FI_DEV_XID_ERRORS") is None
 
 

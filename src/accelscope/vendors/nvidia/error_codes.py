@@ -308,7 +308,7 @@ _NOT_FATAL = Handling("info", None, _NOTHING)
 
 def error_code(code: str) -> ErrorCode | None:
     """None: not a number, so it is neither an XID nor an SXID."""
-    if not (code.isascii() and code.isdecimal()):
+    if not code.isdecimal():
         return None
     number = int(code)
     if number in _XIDS:
