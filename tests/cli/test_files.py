@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.repository import REPOSITORY
+import yaml
+from tests.repository import CHART, REPOSITORY
 from tests.waiting import PATIENCE_SECONDS
 
 from accelscope.cli import files
@@ -40,6 +41,14 @@ def test_copies_a_folder_that_helm_takes(tmp_path: Path) -> None:
         (["rules", "--to", "."], "accelscope files: . already exists; choose another folder with --to\n"),
         (["--to", "x"], "accelscope files: --to requires a NAME: chart, dashboards, examples, "),
         (["rules", "--to", "/proc/x"], "accelscope files: cannot write /proc/x: "),
+        (
+            ["rules", "--runbook-base-url", "https://a"],
+            "accelscope files: --runbook-base-url requires: rules",
+        ),
+        (
+            ["rules", "--to", "x", "--runbook-base-url", "docs/alerts.md"],
+            "accelscope files: --runbook-base-url docs/alerts.md: expected an http or https URL",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -49,6 +58,20 @@ def test_what_cannot_be_done_is_told_in_one_line(
     told = capsys.readouterr().err
     assert told.startswith(said)
     assert told.count("\n") == 1
+
+
+def test_rules_have_links_to_runbooks_if_they_are_asked_for(tmp_path: Path) -> None:
+    base = "https://wiki.example.org/alerts"
+    assert main(["files", "rules", "--to", str(tmp_path / "rules"), "--runbook-base-url", base]) == 0
+    groups = yaml.safe_load((tmp_path / "rules" / "alerts.yaml").read_text())["groups"]
+    alerts = [rule for group in groups for rule in group["rules"]]
+    assert alerts
+    for alert in alerts:
+        assert alert["annotations"].pop("runbook_url") == f"{base}#{alert['alert'].lower()}"
+    assert groups == yaml.safe_load((CHART / "rules" / "alerts.yaml").read_text())["groups"]
+    assert (tmp_path / "rules" / "recording.yaml").read_text() == (
+        CHART / "rules" / "recording.yaml"
+    ).read_text()
 
 
 def test_half_a_copy_does_not_stay(tmp_path: Path) -> None:

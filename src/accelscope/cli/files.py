@@ -3,8 +3,11 @@ program."""
 
 import argparse
 import os
+import re
 import shutil
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +23,9 @@ FILES = {
     "rules": ("chart/rules", "Prometheus recording rules and alerts"),
     "systemd": ("systemd", "systemd unit of the agent, for machines without Kubernetes"),
 }
+_RUNBOOKS = re.compile(r"https?://[^#\s]+")  # as in the chart's schema
+# An alert of the generated rules, up to its annotations.
+_ALERT = re.compile(r"^  - alert: (\w+)\n(?:    .*\n)*?    annotations:\n", re.MULTILINE)
 _WIDTH = max(map(len, FILES))
 _LISTING = "\n".join(f"  {name:<{_WIDTH}}  {meaning}" for name, (_, meaning) in FILES.items())
 DESCRIPTION = f"""\
@@ -30,6 +36,8 @@ Print the path of files that are installed with this version, or copy them:
   accelscope files                        list them
   accelscope files chart                  print the path: helm install accelscope "$(accelscope files chart)"
   accelscope files dashboards --to DIR    copy them
+  accelscope files rules --to DIR --runbook-base-url https://wiki.example.org/accelscope/alerts
+                                          copy them, with links to your copy of docs/alerts.md
 
 Exit code: 0 done, 2 the files are not installed or cannot be copied."""
 
@@ -43,18 +51,27 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("name", nargs="?", choices=tuple(FILES), metavar="NAME", help="one of those above")
     parser.add_argument("--to", type=Path, metavar="DIR", help="copy to this folder, which must not exist")
+    parser.add_argument(
+        "--runbook-base-url",
+        metavar="URL",
+        help="with rules and --to: URL of your copy of docs/alerts.md, for the runbook_url of each alert",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        _print_or_copy(arguments.name, arguments.to)
+        _print_or_copy(arguments.name, arguments.to, runbooks=arguments.runbook_base_url)
     except ArgumentsError as refusal:
         return refuse("files", refusal)
     return 0
 
 
-def _print_or_copy(name: str | None, copy: Path | None) -> None:
+def _print_or_copy(name: str | None, copy: Path | None, *, runbooks: str | None) -> None:
+    if runbooks is not None and (name != "rules" or copy is None):
+        raise ArgumentsError("--runbook-base-url requires: rules --to DIR")
+    if runbooks is not None and not _RUNBOOKS.fullmatch(runbooks):
+        raise ArgumentsError(f"--runbook-base-url {runbooks}: expected an http or https URL without #")
     if name is None and copy is not None:
         raise ArgumentsError(f"--to requires a NAME: {', '.join(FILES)}")
     if name is None:
@@ -71,11 +88,20 @@ def _print_or_copy(name: str | None, copy: Path | None) -> None:
     elif copy.exists():
         raise ArgumentsError(f"{copy} already exists; choose another folder with --to")
     else:
-        _copy(found, copy)
+        _copy(found, copy, partial(_linked, runbooks) if runbooks else None)
 
 
-def _copy(found: Path, copy: Path) -> None:
-    """All of it or nothing."""
+def _linked(runbooks: str, rules: str) -> str:
+    """Rules with the annotation `runbook_url`, as the chart adds it."""
+
+    def with_link(alert: re.Match[str]) -> str:
+        return f"{alert[0]}      runbook_url: {runbooks}#{alert[1].lower()}\n"
+
+    return _ALERT.sub(with_link, rules)
+
+
+def _copy(found: Path, copy: Path, change: Callable[[str], str] | None) -> None:
+    """All of it or nothing. `change`: of the text of each file."""
     place = copy
     with ExitStack() as undo:
         try:
@@ -90,6 +116,8 @@ def _copy(found: Path, copy: Path) -> None:
                 for name in names:
                     place = folder / name
                     shutil.copy2(Path(folder_name, name), place)
+                    if change is not None:
+                        place.write_text(change(place.read_text()))
         except OSError as error:
             raise ArgumentsError(f"cannot write {place}: {error.strerror or error}") from None
         undo.pop_all()
