@@ -34,6 +34,12 @@ demo: ## run a simulated fleet with its web page
 	@scripts/page
 	@$(BIN)/python scripts/demo
 
+.PHONY: incident
+incident: ## play the demo's incident through Prometheus and Alertmanager with the rules of 0.1.0 and with these
+	@scripts/setup --need compiler --need prometheus --need alertmanager
+	@scripts/page
+	@$(BIN)/python -m tools.incident $(ARGS)
+
 .PHONY: test
 test: ## run all tests except slow and end-to-end ones; with ARGS only pytest, on what they select
 	@scripts/setup --need compiler --need openssl --want promtool --want systemd-analyze --want tmux --want fish --want zsh
@@ -54,8 +60,8 @@ e2e-prepare: e2e-setup ## only get what make e2e needs: Kubernetes, Helm, images
 
 .PHONY: e2e-setup
 e2e-setup:
-	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need victoria-metrics --need chromium \
-		--need tmux --need cluster
+	@scripts/setup --need compiler --need openssl --need prometheus --need promtool --need alertmanager \
+		--need victoria-metrics --need chromium --need tmux --need cluster
 	@scripts/page
 
 .PHONY: coverage
