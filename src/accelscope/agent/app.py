@@ -66,6 +66,11 @@ class Agent:
         attribution = attribution_options(settings, node, environ)
         stored_idle, state_sinks = _idle_state(settings.state_folder)
         self._attributor = Attributor(attribution, stored_idle=stored_idle)
+        if settings.state_folder is not None:
+            from accelscope.agent.health_state import HealthStateSink  # noqa: PLC0415 - saves memory
+
+            sink = HealthStateSink(Path(settings.state_folder), self._runners, changed)
+            state_sinks = (*state_sinks, sink)
         self._sinks = (*_sinks(settings, node, attribution.api_server), *state_sinks)
         self._guard = _token_review(attribution.api_server) if settings.token_review else None
         self.collector = Collector(

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from accelscope.vendors.common.contract import open_reader
 if TYPE_CHECKING:
     from accelscope.sinks.labels import Features
     from accelscope.sinks.sink import Sink
+    from accelscope.vendors.common.health import ErrorHistory
 
 
 def attribution_options(
@@ -80,14 +82,23 @@ def make_runners(
     settings: AgentSettings, changed: threading.Condition, *, once: bool = False
 ) -> list[Runner]:
     """One runner per vendor in `readers`. They share the condition `changed`."""
-    return [make_runner(Vendor(name), settings, changed, once=once) for name in settings.readers]
+    errors = stored_errors(settings)
+    return [
+        make_runner(Vendor(name), settings, changed, once=once, errors=errors) for name in settings.readers
+    ]
 
 
 def make_runner(
-    vendor: Vendor, settings: AgentSettings, changed: threading.Condition, *, once: bool = False
+    vendor: Vendor,
+    settings: AgentSettings,
+    changed: threading.Condition,
+    *,
+    once: bool = False,
+    errors: "Mapping[str, ErrorHistory]",
 ) -> Runner:
-    """`once`: for commands that read the node only once. The survey waits for the first result of background
-    tools, but at most as long as a tool may run, so that it keeps its own deadline."""
+    """`errors`: of an earlier agent, by the id of the device. `once`: for commands that read the node only
+    once. The survey waits for the first result of background tools, but at most as long as a tool may run, so
+    that it keeps its own deadline."""
     options, deadlines = settings.reader_options, settings.deadlines
     if once:
         seconds = options.tool_timeout_seconds
@@ -99,7 +110,17 @@ def make_runner(
         changed=changed,
         expected=settings.expected_devices,
         paths=settings.paths,
+        histories={device: history for device, history in errors.items() if device.startswith(f"{vendor}:")},
     )
+
+
+def stored_errors(settings: AgentSettings) -> "Mapping[str, ErrorHistory]":
+    """Lasting errors of devices that an agent stored, by the id of the device."""
+    if settings.state_folder is None:
+        return {}
+    from accelscope.agent.health_state import read_errors  # noqa: PLC0415 - saves memory
+
+    return read_errors(Path(settings.state_folder), time.time())
 
 
 # --- sinks ----------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -42,7 +42,7 @@ from accelscope.vendors.common.contract import (
 from accelscope.vendors.common.values import CounterTimes
 
 if TYPE_CHECKING:
-    from accelscope.vendors.common.health import HealthTracker
+    from accelscope.vendors.common.health import ErrorHistory, HealthTracker
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +98,12 @@ class Runner:
         changed: threading.Condition,
         expected: int = 0,
         paths: Paths = _PATHS,
+        histories: "Mapping[str, ErrorHistory] | None" = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`changed` is notified when a pass ends; it also guards this object's state."""
+        """`changed` is notified when a pass ends; it also guards this object's state. `histories`: lasting
+        errors of an earlier agent, by the id of the device."""
         self.deadlines = deadlines
         self.expected = expected
         self._reader = reader
@@ -118,6 +120,8 @@ class Runner:
         self._error_dates: dict[str, ErrorDates] = {}  # by the ids in `_known`
         self._paths = paths
         self._health: HealthTracker | None = None  # since the first problem or error
+        if histories:
+            self._health = self._new_tracker(histories)
         self._last_result: Result | None = None  # at the end of the last pass
         self._tally = _Tally()
         self._pass_started: float | None = None
@@ -316,10 +320,17 @@ class Runner:
             device.health.state is not HealthState.OK
             or any(error.last_seen is not None for error in device.errors)
         ):
-            from accelscope.vendors.common.health import HealthTracker  # noqa: PLC0415 - saves memory
-
-            self._health = HealthTracker(self._reader.vendor, self._paths)
+            self._health = self._new_tracker()
         return self._health
+
+    def _new_tracker(self, histories: "Mapping[str, ErrorHistory] | None" = None) -> "HealthTracker":
+        from accelscope.vendors.common.health import HealthTracker  # noqa: PLC0415 - saves memory
+
+        return HealthTracker(self._reader.vendor, self._paths, histories)
+
+    def lasting_errors(self) -> "Mapping[str, ErrorHistory]":
+        """Errors that end with an event, by the id of the device. Requires `changed`."""
+        return {} if self._health is None else self._health.lasting()
 
     def _has_unread_devices(self) -> bool:
         """Whether the running pass still has to read a key that was never read."""

@@ -415,8 +415,8 @@ class AgentSettings:
     state_folder: str | None = setting(
         None,
         PATH,
-        "Folder for a file, readable by the agent only, that keeps idle times of pods across restarts. "
-        "Without it they are not kept. Each agent needs its own folder.",
+        "Folder for files, readable by the agent only, that keep idle times of pods and lasting errors of "
+        "devices across restarts. Without it they are not kept. Each agent needs its own folder.",
         group=_CONFIGURATION,
         reloadable=False,
     )

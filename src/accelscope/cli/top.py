@@ -112,7 +112,7 @@ Exit code: 0 data was read, 1 no data could be read, 2 invalid option."""
 
 _DURATION = argument(Duration(0.2, 3600))
 _LIMIT = argument(WholeNumber(1, 1000))
-_EXCLUDED = frozenset({"log_level", "log_format", "collection_interval", "state_folder"})
+_EXCLUDED = frozenset({"log_level", "log_format", "collection_interval"})
 
 
 def _group(metadata: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from accelscope.agent.assembly import make_runner
+from accelscope.agent.assembly import make_runner, stored_errors
 from accelscope.agent.collector import read_until_complete
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
@@ -188,7 +188,7 @@ class _RepeatedReading:
         self.vendor = vendor
         self.hangs = False  # a call was abandoned and may never return
         self._changed = threading.Condition()
-        self._runner = make_runner(vendor, settings, self._changed, once=True)
+        self._runner = make_runner(vendor, settings, self._changed, once=True, errors=stored_errors(settings))
 
     def read(self) -> Result:
         [result] = read_until_complete([self._runner], self._changed)

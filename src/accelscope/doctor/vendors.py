@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accelscope.agent.assembly import make_runner
+from accelscope.agent.assembly import make_runner, stored_errors
 from accelscope.agent.collector import MOST_PASSES, read_and_stop
 from accelscope.agent.runner import Result
 from accelscope.agent.settings import AgentSettings
@@ -208,7 +208,9 @@ def reading(
 
 def read_vendor(examination: VendorExamination, subject: Subject) -> Result:
     changed = threading.Condition()
-    runner = make_runner(examination.vendor, subject.settings, changed, once=True)
+    runner = make_runner(
+        examination.vendor, subject.settings, changed, once=True, errors=stored_errors(subject.settings)
+    )
     [result] = read_and_stop([runner], changed)
     return result
 

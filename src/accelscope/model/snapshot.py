@@ -19,7 +19,7 @@ class SinkState:
     """A sink: it writes readings [to the Node object](node-object.md)."""
 
     sink: str
-    """`annotation`, `labels`, `feature-file` or `idle-state`."""
+    """`annotation`, `labels`, `feature-file`, `idle-state` or `health-state`."""
     up: bool
     """The last write succeeded."""
     reason: str | None = None

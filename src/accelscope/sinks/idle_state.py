@@ -7,31 +7,26 @@ The file is written every minute, and when a pod in it becomes active. Pods are 
 is stopped, so a file older than ten minutes is not used.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accelscope.files import open_regular
 from accelscope.model import Snapshot
-from accelscope.sinks.sink import Sink, Timing, WriteIntervals, replace_file
+from accelscope.sinks.sink import Sink, Timing, WriteIntervals
+from accelscope.sinks.state_file import entries, read_state, seconds, text, write_state
 
 log = logging.getLogger(__name__)
 
 NAME = "idle-state"
 FILE = "idle.json"
-VERSION = 1
 LONGEST_GAP_SECONDS = 600.0
 LEAST_SECONDS = 60.0  # shorter idle times are not kept
 PACE = WriteIntervals(interval_seconds=10.0, renewal_seconds=60.0)
 
 _MOST_ENTRIES = 4096
-_MOST_BYTES = 4 << 20
-_LONGEST_TEXT = 512
 _MOST_IDLE_SECONDS = 10 * 365 * 86400.0
-_MOST_EPOCH_SECONDS = 1e11  # the year 5138
 _SAME_SECONDS = 30.0  # tolerance for the start of an idle time
 _CLOCK_SECONDS = 5.0  # tolerance for a clock that was set back
 
@@ -99,12 +94,8 @@ class IdleStateSink(Sink[IdleTimes]):
 
     def _write(self, content: IdleTimes) -> str | None:
         longest = sorted(content.seconds.items(), key=lambda item: -item[1])[:_MOST_ENTRIES]
-        document = {
-            "version": VERSION,
-            "saved_at": content.taken_at,
-            "idle": [[*key, round(seconds, 1)] for key, seconds in longest],
-        }
-        replace_file(self._path, json.dumps(document).encode(), 0o600)
+        idle = [[*key, round(seconds, 1)] for key, seconds in longest]
+        write_state(self._path, {"saved_at": content.taken_at, "idle": idle})
         left_out = len(content.seconds) - len(longest)
         return (
             f"idle times of {left_out} containers are not kept: there are more than {_MOST_ENTRIES}"
@@ -117,14 +108,8 @@ def read_idle_times(folder: Path, now: float) -> IdleTimes:
     """The saved idle times; none if the file is missing, damaged, too old or of another version. `now` is in
     seconds since the epoch."""
     path, nothing = folder / FILE, IdleTimes(now, {})
-    try:
-        with open_regular(path) as file:
-            content = file.read(_MOST_BYTES + 1)
-        times = _parse(content)
-    except FileNotFoundError:
-        return nothing
-    except (OSError, ValueError, RecursionError) as error:
-        log.warning("idle times start at 0, cannot use %s: %s", path, error)
+    times = read_state(path, _parse, "idle times start at 0")
+    if times is None:
         return nothing
     gap = now - times.taken_at
     if not -_CLOCK_SECONDS <= gap <= LONGEST_GAP_SECONDS:
@@ -133,37 +118,22 @@ def read_idle_times(folder: Path, now: float) -> IdleTimes:
     return times
 
 
-def _parse(content: bytes) -> IdleTimes:
+def _parse(document: Mapping[str, Any]) -> IdleTimes:
     """Raises ValueError."""
-    if len(content) > _MOST_BYTES:
-        raise ValueError(f"larger than {_MOST_BYTES} bytes")
-    document = json.loads(content)
-    if not isinstance(document, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - invalid content
-    if document.get("version") != VERSION:
-        raise ValueError(f"its version is not {VERSION}")
-    entries = document.get("idle")
-    if not isinstance(entries, list) or len(entries) > _MOST_ENTRIES:
-        raise ValueError("no list of idle times")
-    saved_at = _seconds(document.get("saved_at"), _MOST_EPOCH_SECONDS)
-    return IdleTimes(saved_at, dict(map(_entry, entries)))
+    found = entries(document, "idle", _MOST_ENTRIES)
+    return IdleTimes(seconds(document.get("saved_at")), dict(map(_entry, found)))
 
 
 def _entry(entry: Any) -> tuple[AllocationKey, float]:
     if not isinstance(entry, list) or len(entry) != len(AllocationKey._fields) + 1:
         raise ValueError("an idle time has other fields")
-    key, seconds = AllocationKey(*entry[:-1]), entry[-1]
-    if not all(_is_text(text) for text in key[:-1]) or not (key.pod_uid is None or _is_text(key.pod_uid)):
-        raise ValueError("an idle time has other fields")
-    return key, _seconds(seconds, _MOST_IDLE_SECONDS)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST_TEXT
-
-
-def _seconds(value: Any, most: float) -> float:
-    """Compared before the conversion, because a JSON integer may be too large for a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError("a time is not a number of seconds or too large")
-    return float(value)
+    device, partition, namespace, pod, container, uid, idle = entry
+    key = AllocationKey(
+        text(device),
+        text(partition),
+        text(namespace),
+        text(pod),
+        text(container),
+        None if uid is None else text(uid),
+    )
+    return key, seconds(idle, _MOST_IDLE_SECONDS)

@@ -1311,7 +1311,7 @@ export interface SinkState {
   last_success: number | null;
   /** Why it is not up, as a keyword; `too_large` also if something was left out. Null: no problem. */
   reason: string | null;
-  /** `annotation`, `labels`, `feature-file` or `idle-state`. */
+  /** `annotation`, `labels`, `feature-file`, `idle-state` or `health-state`. */
   sink: string;
   /** Collections with nothing new to write. */
   skips: number;

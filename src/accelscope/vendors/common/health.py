@@ -324,10 +324,12 @@ class HealthTracker:
         history = self._histories.get(device)
         for key, error in list(history.errors.items()) if history is not None else ():
             entry = self._entry(error.code)
-            if history is not None and (entry is None or is_over(entry, error, now)):
-                del history.errors[key]
-            elif entry is not None and (health := health_of_error(error, entry)) is not None:
+            over = entry is None or is_over(entry, error, now)
+            health = None if over or entry is None else health_of_error(error, entry)
+            if health is not None:
                 yield health
+            elif history is not None:
+                del history.errors[key]
 
     def _entry(self, code: str) -> ErrorCode | None:
         if code not in self._entries:
