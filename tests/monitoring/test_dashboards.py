@@ -153,7 +153,9 @@ def test_every_query_about_a_node_names_its_cluster(name: str) -> None:
     chosen = [query for each, query in variable_queries(DASHBOARDS[name]).items() if each != "cluster"]
     asked = [query.expression for query in queries(name, DASHBOARDS[name])]
     for expression in chosen + asked:
-        families = re.findall(r"\b(?:accelerator_|accelscope_|ALERTS)\w*(\{[^}]*\})?", expression)
+        families = re.findall(
+            r"\b(?:\w+:[\w:]+|(?:accelerator_|accelscope_|ALERTS)\w*)(\{[^}]*\})?", expression
+        )
         assert families
         assert all('cluster="$cluster"' in matchers for matchers in families), expression
 

@@ -165,7 +165,7 @@ def main() -> int:
     parser.add_argument("--commit", default=BEFORE, help="commit with the rules to compare with")
     parser.add_argument("--nodes", type=int, default=24, help="simulated nodes in three clusters")
     parser.add_argument("--factor", type=int, default=10, help="how much shorter waiting times are")
-    parser.add_argument("--seconds", type=float, default=ROUND_SECONDS + 60, help="how long to watch")
+    parser.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="how long to watch")
     arguments = parser.parse_args()
     sides = (
         Side("before", of_commit(arguments.commit)),

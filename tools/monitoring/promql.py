@@ -19,7 +19,7 @@ OTHERS: dict[str, frozenset[str]] = {
     "up": frozenset({"node"}),  # if the target has it, as with the chart's monitors
     "scrape_samples_scraped": frozenset(),
     "scrape_duration_seconds": frozenset(),
-    "ALERTS": frozenset({"alertname", "alertstate", "severity", "node", "device", "namespace", "pod"}),
+    "ALERTS": frozenset({"alertname", "alertstate", "severity", "node", "cause", "namespace", "pod"}),
 }
 _FURTHER_LABELS = {
     Scope.POD: ("partition",),

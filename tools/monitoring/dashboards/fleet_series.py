@@ -4,6 +4,7 @@ from tools.monitoring.dashboards.frame import DEVICE, NODE
 from tools.monitoring.dashboards.variables import cell, to
 from tools.monitoring.dashboards.vocabulary import TROUBLING
 from tools.monitoring.promql import with_model
+from tools.monitoring.rules.recording import CAUSES
 
 CHOSEN = 'cluster=~"$cluster", vendor=~"$vendor", model=~"$model"'
 RAW = 'cluster=~"$cluster", vendor=~"$vendor"'  # for series without the label `model`
@@ -31,9 +32,7 @@ HEALTH = "cluster_vendor_model_state:accelerator_health:sum"
 UNHEALTHY = ', state=~"warning|critical|lost"'
 NOT_OK = ', state!="ok"'
 THROTTLED = recorded("cluster_vendor_model_reason:accelerator_throttled:sum", f", {TROUBLING}")
-UNHEALTHY_NOW = (
-    '(accelerator_health{cluster=~"$cluster", vendor=~"$vendor", state=~"warning|critical|lost"} == 1)'
-)
+CAUSES_NOW = recorded(CAUSES, ', state!="info"')
 LABELS = {
     "cluster": "Cluster",
     "node": "Node",

@@ -2,6 +2,7 @@
 
 from tools.monitoring.dashboards.fleet_series import (
     ALLOCATED,
+    CAUSES_NOW,
     CHOSEN,
     DEVICE_LABELS,
     DEVICE_LINK,
@@ -14,8 +15,8 @@ from tools.monitoring.dashboards.fleet_series import (
     POD_POWER,
     POWER,
     POWER_LIMIT,
+    RAW,
     THROTTLED,
-    UNHEALTHY_NOW,
     kilowatt_hours,
     per_node,
     recorded,
@@ -25,6 +26,10 @@ from tools.monitoring.dashboards.panels import BAD, WARN, Query, amount, heat, l
 from tools.monitoring.dashboards.tables import Column, alerts, rows
 from tools.monitoring.dashboards.variables import label, to
 from tools.monitoring.promql import with_model
+
+_CORRECTED = "sum by (cluster, node) ({})".format(
+    with_model(f'increase(accelerator_ecc_errors_total{{{RAW}, severity="corrected"}}[1h])', CHOSEN)
+)
 
 
 def health() -> Section:
@@ -54,13 +59,12 @@ def health() -> Section:
             ),
             rows(
                 "Unhealthy devices now",
-                "Devices with the health warning, critical or lost.",
-                LABELS | {"state": "State"},
-                Column(
-                    "Is",
-                    f"max by ({DEVICE_LABELS}, state) ({with_model(UNHEALTHY_NOW, CHOSEN)})",
-                    "short",
+                (
+                    "Devices whose health is not ok, which are hot, or which have fewer links or PCIe lanes "
+                    "than before or than others, with the cause."
                 ),
+                LABELS | {"state": "State", "cause": "Cause", "reason": "Reason"},
+                Column("Is", f"max by ({DEVICE_LABELS}, state, cause, reason) ({CAUSES_NOW})", "short"),
                 links={"node": NODE_LINK, "device": DEVICE_LINK},
                 width=16,
             ),
@@ -123,6 +127,16 @@ def errors() -> Section:
                     f"({recorded('cluster_vendor_model_severity:accelerator_ecc_errors:increase1h')})",
                     "{{vendor}} {{severity}}",
                 ),
+                width=8,
+            ),
+            ranking(
+                "Nodes with most corrected memory errors",
+                "In the last hour. Results are correct, but part of the memory may be failing.",
+                "short",
+                Query(f"topk(10, {_CORRECTED} > 0)", "{{cluster}} {{node}}"),
+                levels=((100, WARN),),
+                links=[to(NODE, "Node", cluster=label("cluster"), node=label("node"))],
+                width=8,
             ),
             lines(
                 "Errors reported by drivers in an hour",
@@ -133,6 +147,7 @@ def errors() -> Section:
                     f"({recorded('cluster_vendor_model_kind:accelerator_errors:increase1h')})",
                     "{{vendor}} {{kind}}",
                 ),
+                width=8,
             ),
         ],
     )

@@ -17,6 +17,7 @@ from tools.monitoring.dashboards.vocabulary import (
     pcie_rate,
 )
 from tools.monitoring.promql import with_model
+from tools.monitoring.rules.recording import CAUSES
 
 _HERE = 'cluster="$cluster", instance=~"$instance"'
 _NODE = 'cluster="$cluster", node="$node"'
@@ -119,6 +120,21 @@ def devices() -> Section:
                 Column("Power", _by_device(_of("accelerator_power_watts")), "watt"),
                 Column("Limit", _by_device(_of("accelerator_power_limit_watts")), "watt"),
                 Column("Responds", _by_device(_of("accelerator_up")), "short"),
+                links={"device": to(DEVICE, "Device", **_ON_NODE, device=cell("Device"))},
+            ),
+            rows(
+                "What is wrong",
+                (
+                    "Cause and first action for devices whose health is not ok, which are hot, which have "
+                    "fewer links or PCIe lanes than before or than others, or which reported an error."
+                ),
+                _DEVICE | {"state": "State", "cause": "Cause", "reason": "Reason", "action": "First action"},
+                Column(
+                    "Is",
+                    "max by (vendor, index, model, device, state, cause, reason, action) "
+                    f"({CAUSES}{{{_NODE}}})",
+                    "short",
+                ),
                 links={"device": to(DEVICE, "Device", **_ON_NODE, device=cell("Device"))},
             ),
             states(

@@ -95,8 +95,10 @@ def alerts(about: str, matchers: str, *, width: int) -> Panel:
     return rows(
         "Alerts",
         about,
-        {"alertname": "Alert", "severity": "Severity", "alertstate": "State"},
-        Column("Number", f"count by (alertname, severity, alertstate) (ALERTS{{{matchers}}})", "short"),
+        {"alertname": "Alert", "cause": "Cause", "severity": "Severity", "alertstate": "State"},
+        Column(
+            "Number", f"count by (alertname, cause, severity, alertstate) (ALERTS{{{matchers}}})", "short"
+        ),
         sort="Number",
         width=width,
     )
