@@ -79,6 +79,31 @@ def test_device_values_match_the_api(page: Page, lab: Lab) -> None:
     expect(row).to_contain_text(device["model"])
 
 
+def test_errors_with_a_code_have_their_meaning_and_what_to_do(page: Page, views: dict[str, View]) -> None:
+    known = {"kind": "xid", "last_seen": time.time() - 130, "source": "https://docs.example/xid"}
+    fatal = {"meaning": "uncorrectable memory error", "severity": "critical", "origin": "hardware"}
+    unknown = dict.fromkeys(("meaning", "severity", "origin", "action", "until", "source"))
+
+    def struck(route: Route) -> None:
+        detail = route.fetch().json()
+        detail["errors"] = [
+            {**known, **fatal, "code": "48", "count": 2, "action": "Reset the GPU", "until": "reset"},
+            {**known, **unknown, "code": "999", "count": 1},
+        ]
+        route.fulfill(json=detail)
+
+    page.route("**/api/v1/devices/berlin/**", struck)
+    views["device"].open(page)
+    of_48, of_999 = (rows(page, "Error counters").filter(has_text=f"XID {code}") for code in ("48", "999"))
+    expect(of_48).to_have_text(
+        re.compile("critical.*uncorrectable memory error.*2.*2 min ago.*Reset the GPU")
+    )
+    expect(of_48).to_contain_text("Lasts until a reset")
+    expect(of_48.get_by_role("link")).to_have_attribute("href", "https://docs.example/xid")
+    expect(of_999.get_by_role("link")).to_have_count(0)
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_memory_errors_show_their_last_occurrence(page: Page, views: dict[str, View]) -> None:
     def struck(route: Route) -> None:
         detail = route.fetch().json()
