@@ -228,6 +228,25 @@ def test_error_codes_are_explained(examine: Examine) -> None:
     assert all(e["meaning"] and e["action"] and e["source"] for e in finding.details["errors"])
 
 
+def test_errors_of_the_pcie_link_are_explained(examine: Examine, node: "NodeFolder") -> None:
+    link = f"sys/bus/pci/devices/{ADDRESSES[0]}"
+    node.write(
+        {
+            f"{link}/aer_dev_correctable": "RxErr 7\nBadTLP 0\nTOTAL_ERR_COR 7\n",
+            f"{link}/aer_dev_nonfatal": "CmpltTO 2\nTOTAL_ERR_NONFATAL 2\n",
+            f"{link}/aer_dev_fatal": "CmpltTO 1\nof a later kernel 3\n\ngarbage\n",
+        }
+    )
+    found = examine(FakeReader(Reading(device(0)), Reading(device(1))), PRESENT)
+    first = named(found, "device 0")
+    assert first.found == "H100, nvidia:GPU-0, ok, AER CmpltTO 3 times (no answer in time)"
+    assert (first.severity, named(found, "device 1").found) == ("ok", "H100, nvidia:GPU-1, ok")
+    assert [(e["kind"], e["code"], e["count"]) for e in first.details["errors"]] == [
+        ("aer", "CmpltTO", 3),
+        ("aer", "RxErr", 7),
+    ]
+
+
 def test_the_address_of_a_lost_device_is_inferred_from_the_others(examine: Examine) -> None:
     found = examine(FakeReader(Reading(device(0)), DeviceLost("GPU is lost")), PRESENT)
     assert named(found, "count").found.endswith("; device 1 is 0000:43:00.0")

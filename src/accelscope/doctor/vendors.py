@@ -30,7 +30,11 @@ from accelscope.doctor.cross_check import CrossCheck, cross_check
 from accelscope.doctor.cross_check import seconds as cross_check_seconds
 from accelscope.model import AbsenceReason, Device, HealthState, Process, Vendor
 from accelscope.vendors import declarations
-from accelscope.vendors.common.files import PciDevice
+from accelscope.vendors.common import pcie_errors
+from accelscope.vendors.common.error_codes import ErrorCode
+from accelscope.vendors.common.files import PciDevice, read_optional
+
+_AER_FILES = ("aer_dev_fatal", "aer_dev_nonfatal", "aer_dev_correctable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +286,7 @@ def describe_device(examination: VendorExamination, subject: Subject, device: De
     words = [device.model or "unknown model", device.id, health.state.value]
     if health.reason:
         words[-1] += f" ({health.reason})"
-    errors = tuple(_explained_errors(device))
+    errors = (*_explained_errors(device), *_link_errors(subject, device))
     words += [
         f"{_error_name(e)} {pluralize(e['count'], 'time', 'times')} ({e['meaning']})"
         for e in errors
@@ -318,15 +322,34 @@ def _explained_errors(device: Device) -> Iterator[dict[str, Any]]:
     for counted in device.errors:
         entry = declarations()[device.vendor].error_code(counted.code) if counted.count else None
         if entry is not None:
-            yield {
-                "kind": counted.kind,
-                "code": counted.code,
-                "count": counted.count,
-                "meaning": entry.meaning,
-                "severity": entry.severity,
-                "action": entry.action,
-                "source": entry.source,
-            }
+            yield _explained(counted.kind, entry, counted.count)
+
+
+def _link_errors(subject: Subject, device: Device) -> Iterator[dict[str, Any]]:
+    """The errors of the PCIe link since the node started, as the kernel counts them."""
+    folder = f"{subject.paths.sys}/bus/pci/devices/{device.pci_address}"
+    counts: Counter[str] = Counter()
+    for file in _AER_FILES:
+        for line in (read_optional(f"{folder}/{file}") or "").splitlines():
+            name, _, number = line.rpartition(" ")
+            if number.isdecimal():
+                counts[name] += int(number)
+    for name, count in counts.items():
+        entry = pcie_errors.error_code(name) if count else None
+        if entry is not None:
+            yield _explained("aer", entry, count)
+
+
+def _explained(kind: str, entry: ErrorCode, count: int) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "code": entry.code,
+        "count": count,
+        "meaning": entry.meaning,
+        "severity": entry.severity,
+        "action": entry.action,
+        "source": entry.source,
+    }
 
 
 def _error_name(error: dict[str, Any]) -> str:

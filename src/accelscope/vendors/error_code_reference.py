@@ -41,7 +41,7 @@ _PCIE = """
 ## PCIe
 
 Errors that Linux counts for each PCIe device (AER), in its kernel log and in files such as
-`/sys/bus/pci/devices/*/aer_dev_fatal`. The agent does not read them.
+`/sys/bus/pci/devices/*/aer_dev_fatal`. `accelscope doctor` shows them; the agent does not read them.
 """
 
 
