@@ -12,7 +12,7 @@ from tools.demo.scenes import SCENES
 from accelscope.simulate import Fault, FaultKind, SimulatedNode, load_node
 from accelscope.simulate.description import ready_made
 from accelscope.simulate.vendor import simulated_vendor
-from accelscope.vendors import declarations
+from accelscope.vendors import VendorDeclaration, declarations
 from accelscope.vendors.common import pcie_errors
 from accelscope.vendors.common.error_codes import ErrorCode
 
@@ -29,24 +29,24 @@ ALL += pcie_errors.documented()
 
 
 @pytest.mark.parametrize("vendor", WITH_CATALOGUE, ids=lambda vendor: vendor.name)
-def test_each_documented_code_is_found_and_listed_once(vendor):
+def test_each_documented_code_is_found_and_listed_once(vendor: VendorDeclaration) -> None:
     entries = documented(vendor.name)
     assert [vendor.error_code(entry.code) for entry in entries] == entries
     assert len({entry.code for entry in entries}) == len(entries)
 
 
-def test_each_error_of_a_pcie_link_is_found():
+def test_each_error_of_a_pcie_link_is_found() -> None:
     assert [pcie_errors.error_code(entry.code) for entry in pcie_errors.documented()] == list(
         pcie_errors.documented()
     )
     assert pcie_errors.error_code("no such error") is None
 
 
-def test_each_entry_has_a_source_on_the_web():
+def test_each_entry_has_a_source_on_the_web() -> None:
     assert [entry for entry in ALL if not entry.source.startswith("https://")] == []
 
 
-def test_texts_are_short_and_plain():
+def test_texts_are_short_and_plain() -> None:
     wrong = [
         entry
         for entry in ALL
@@ -56,7 +56,7 @@ def test_texts_are_short_and_plain():
     assert wrong == []
 
 
-def test_a_critical_code_says_what_to_do_and_what_ends_it():
+def test_a_critical_code_says_what_to_do_and_what_ends_it() -> None:
     wrong = [
         entry
         for entry in ALL
@@ -65,12 +65,12 @@ def test_a_critical_code_says_what_to_do_and_what_ends_it():
     assert wrong == []
 
 
-def test_information_ends_when_it_has_happened():
+def test_information_ends_when_it_has_happened() -> None:
     assert [entry for entry in ALL if entry.severity == "info" and entry.until is not None] == []
 
 
 # code, severity, what ends it, cause
-EXPECTED = {
+EXPECTED: dict[str, list[tuple[str, str, str | None, str | None]]] = {
     "nvidia": [
         ("13", "info", None, "application"),
         ("31", "info", None, "application"),
@@ -132,12 +132,14 @@ EXPECTED = {
     ("vendor", "code", "severity", "until", "origin"),
     [(vendor, *row) for vendor, rows in EXPECTED.items() for row in rows],
 )
-def test_severity_clearing_and_cause(vendor, code, severity, until, origin):
+def test_severity_clearing_and_cause(
+    vendor: str, code: str, severity: str, until: str | None, origin: str | None
+) -> None:
     entry = declarations()[vendor].error_code(code)
     assert (entry.code, entry.severity, entry.until, entry.origin) == (code, severity, until, origin)
 
 
-def test_text_that_is_no_code_has_no_entry():
+def test_text_that_is_no_code_has_no_entry() -> None:
     assert [vendor.name for vendor in WITH_CATALOGUE if vendor.error_code("no such code") is not None] == []
 
 
@@ -153,7 +155,7 @@ CODES: dict[str, Callable[[Any], Iterable[str]]] = {
 
 
 @pytest.mark.parametrize("name", ready_made())
-def test_each_code_of_the_simulator_has_an_entry(name, tmp_path):
+def test_each_code_of_the_simulator_has_an_entry(name: str, tmp_path: Path) -> None:
     """Those of the description's own faults, and of each fault of a device that the simulator knows."""
     spec = load_node(name)
     possible = {vendor: simulated_vendor(vendor).faults.kinds for vendor in spec.vendors}
@@ -174,14 +176,14 @@ def test_each_code_of_the_simulator_has_an_entry(name, tmp_path):
     assert [(vendor, code) for vendor, code in found if code not in KNOWN[vendor]] == []
 
 
-def test_each_code_of_the_demo_has_an_entry():
+def test_each_code_of_the_demo_has_an_entry() -> None:
     codes = {str(scene.code) for scene in SCENES if scene.code is not None}
     assert codes
     assert codes <= KNOWN["nvidia"]  # the only simulated driver whose faults have a code
 
 
 @pytest.mark.parametrize("vendor", WITH_CATALOGUE, ids=lambda vendor: vendor.name)
-def test_each_code_in_a_capture_has_an_entry(vendor, captures: Path):
+def test_each_code_in_a_capture_has_an_entry(vendor: VendorDeclaration, captures: Path) -> None:
     files = [path for path in (captures / vendor.name).iterdir() if path.suffix != ".tsv"]
     texts = [path.read_text(errors="replace") for path in files]
     found = {
