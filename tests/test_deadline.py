@@ -117,6 +117,7 @@ def test_a_loop_begins_calls_one_after_the_other_and_abandons_those_that_are_ove
 
     def done(result: int) -> None:
         results.append(result)
+        changed.notify_all()
         if result < 3:
             calls.begin(str(result), lambda: result + 1, 5.0, done)
 
@@ -132,6 +133,36 @@ def test_a_loop_begins_calls_one_after_the_other_and_abandons_those_that_are_ove
     wait_until(lambda: not calls.abandoned)
     calls.close()
     assert results == [1, 2, 3]
+
+
+def test_whoever_waits_learns_of_an_earlier_deadline() -> None:
+    changed = threading.Condition()
+    calls = Calls("test-deadline", changed)
+    gate = threading.Event()
+
+    def done(_: object) -> None:
+        calls.begin("second", gate.wait, 1.0, lambda _: None)
+
+    with changed:
+        calls.begin("first", lambda: None, 2 * PATIENCE_SECONDS, done)
+        assert changed.wait_for(lambda: calls.running == ("second",), PATIENCE_SECONDS)
+    gate.set()
+    calls.close()
+
+
+def test_a_call_that_is_begun_before_the_end_is_made() -> None:
+    changed = threading.Condition()
+    calls = Calls("test-deadline", changed)
+    made = threading.Event()
+
+    def done(_: object) -> None:
+        calls.begin("second", made.set, PATIENCE_SECONDS, lambda _: None)
+        calls.close()
+
+    with changed:
+        calls.begin("first", lambda: None, PATIENCE_SECONDS, done)
+    assert made.wait(PATIENCE_SECONDS)
+    wait_until(lambda: workers() == 0)
 
 
 def test_a_single_call_leaves_no_worker_behind() -> None:

@@ -9,11 +9,11 @@ lost per key. Threads are daemons: they do not keep the process from ending.
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -51,7 +51,10 @@ class Calls:
     abandoned.
 
     `call` blocks until the deadline. A loop that waits for more than one thing shares its condition as
-    `changed`, and uses `begin`, `deadline` and `abandon_overdue` while it holds that condition.
+    `changed`, and uses `begin`, `deadline` and `abandon_overdue` while it holds that condition. The condition
+    is notified if a call has an earlier deadline than the one before. `done` notifies it of a result.
+
+    Idle workers wait for a queue and not for the condition, which would wake all of them at each call.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Calls:
         self._monotonic = monotonic
         self._running: dict[str, _Call] = {}
         self._abandoned: set[str] = set()
-        self._waiting: deque[_Call] = deque()  # for an idle worker to take
-        self._idle_workers = 0
+        self._waiting: SimpleQueue[_Call | None] = SimpleQueue()  # for idle workers; None ends one
+        self._idle_workers = 0  # without those for which a call is waiting
+        self._last_deadline = 0.0
         self._closed = False
 
     @property
@@ -91,8 +95,12 @@ class Calls:
                 return partial(_raise, error)
             return lambda: result
 
+        def done(result: Callable[[], T]) -> None:
+            finished.append(result)
+            self._changed.notify_all()
+
         with self._changed:
-            self.begin(key, caught, seconds, finished.append)
+            self.begin(key, caught, seconds, done)
             if not self._changed.wait_for(lambda: finished, seconds):
                 self._abandon(key)
                 raise DeadlineExceeded(f"no answer within {seconds:g} s")
@@ -104,15 +112,18 @@ class Calls:
         if key in self._running or key in self._abandoned:
             raise CallInProgress("an earlier call has not returned")
         call = _Call(key, function, done, self._monotonic() + seconds)
-        if self._idle_workers > len(self._waiting):
-            self._waiting.append(call)
+        if self._idle_workers:
+            self._idle_workers -= 1
+            self._waiting.put(call)
         else:
             try:
                 threading.Thread(target=self._work, args=(call,), name=self._name, daemon=True).start()
             except RuntimeError as error:
                 raise NoThreadAvailable(str(error)) from None
         self._running[key] = call
-        self._changed.notify_all()
+        if call.deadline < self._last_deadline:
+            self._changed.notify_all()
+        self._last_deadline = call.deadline
 
     def deadline(self) -> float | None:
         """The earliest of the running calls, by the monotonic clock. Requires `changed`."""
@@ -130,14 +141,16 @@ class Calls:
         """End the idle workers. The others end when their calls return."""
         with self._changed:
             self._closed = True
-            self._changed.notify_all()
+            while self._idle_workers:
+                self._idle_workers -= 1
+                self._waiting.put(None)
 
     def _abandon(self, key: str) -> None:
         if not self._running.pop(key).died:
             self._abandoned.add(key)
 
-    def _work(self, call: _Call) -> None:
-        while True:
+    def _work(self, call: _Call | None) -> None:
+        while call is not None:
             try:
                 result = call.function()
             except BaseException:  # SystemExit, for one; the call is overdue at its deadline
@@ -156,14 +169,11 @@ class Calls:
                     call.done(result)
                 except BaseException:
                     log.exception("unexpected error after a call of %s", call.key)
-                self._changed.notify_all()
-                del call, result  # an idle worker keeps nothing alive
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                self._idle_workers -= 1
-                if not self._waiting:
+                if self._closed and self._idle_workers:
+                    self._idle_workers -= 1
                     return
-                call = self._waiting.popleft()
+            del call, result  # an idle worker keeps nothing alive
+            call = self._waiting.get()
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -162,6 +162,7 @@ class PodResourcesPoller:
             self._pods, self._updated_at = result, self._monotonic()
             self._status.detail = self._client.version
             self._status.succeeded()
+        self._changed.notify_all()
 
 
 def decode(message: bytes) -> tuple[PodResources, ...]:
