@@ -71,9 +71,10 @@ _TEN = _shown(*[STEADY] * 10)
 _FIRST_EIGHT = "0, 1, 2, 3, 4, 5, 6, 7"
 
 
-def _state(state: str, usual_action: str, summary: str, *, late: str, early: str) -> AlertCase:
-    """One alert for all devices of a node with the same cause, at `late` and not at `early`."""
-    reason, action = "memory row failed", "drain the node"
+def _state(state: str, usual_action: str, summary: str, shown: str = "REASON") -> AlertCase:
+    """One alert for all devices of a node with the same cause. `shown`: the text of the reason."""
+    late, early = "2m", "0m"
+    reason, action = "memory row failed", "Drain the node"
     summary = summary.replace("REASON", reason)
     two = {
         **_TEN,
@@ -92,7 +93,9 @@ def _state(state: str, usual_action: str, summary: str, *, late: str, early: str
                 at=late,
                 labels={**_ON_NODE, "cause": "c"},
                 summary=f"{_PLACE} 1, 2{summary}",
-                description=_described(reason, (1, 2), "research/train-0, research/train-1", action),
+                description=_described(
+                    shown.replace("REASON", reason), (1, 2), "research/train-0, research/train-1", action
+                ),
             ),
             # More devices and pods than a text should contain.
             Fires(
@@ -101,7 +104,7 @@ def _state(state: str, usual_action: str, summary: str, *, late: str, early: str
                 labels={**_ON_NODE, "cause": "c"},
                 summary=f"{_PLACE} {_FIRST_EIGHT} and 2 more{summary}",
                 description=_described(
-                    reason,
+                    shown.replace("REASON", reason),
                     range(8),
                     "research/p0, research/p1, research/p10, research/p2, research/p3, research/p4, "
                     "research/p5, research/p6 and 3 more",
@@ -115,7 +118,7 @@ def _state(state: str, usual_action: str, summary: str, *, late: str, early: str
                 at=late,
                 labels={**_ON_NODE, "cause": "c"},
                 summary=f"{_PLACE} 1{summary}".replace(reason, "c"),
-                description=_described("c", (1,), "none", usual_action),
+                description=_described(shown.replace("REASON", "c"), (1,), "none", usual_action),
             ),
         ),
         quiet=(
@@ -138,14 +141,14 @@ def _state(state: str, usual_action: str, summary: str, *, late: str, early: str
 
 def _degraded() -> AlertCase:
     """Conditions that are not a state of health, besides those that are."""
-    plan = "see accelscope doctor on the node; plan a reset of the device"
-    usual = _state("warning", plan, ": REASON", late="2m", early="0m")
+    plan = "Plan a reset of the device; accelscope doctor on the node has details"
+    usual = _state("warning", plan, ": REASON")
     heat = "within 5 °C of its slowdown temperature, or at 90 °C or above"
-    air = "check fans and airflow of the server and the temperature of the room"
+    air = "Check fans and airflow of the server and the temperature of the room"
     links = "fewer links to other devices are up than within the last day"
-    together = "drain the node and reset all its devices together, or reboot it"
+    together = "Drain the node and reset all its devices together, or reboot it"
     lanes = "uses fewer PCIe lanes than other devices of the node"
-    reseat = "reseat the card at the next maintenance; else replace riser or cable"
+    reseat = "Reseat the card at the next maintenance; else replace riser or cable"
 
     def found(given: Series, cause: str, reason: str, action: str, at: str = "20m") -> Fires:
         return Fires(
@@ -226,7 +229,7 @@ def _reported() -> AlertCase:
         "accelerator_error_last_seen_timestamp_seconds", kind="axi", code="axi_doorbell_done"
     )
     reason = "reported by the driver, does not affect the health of the device"
-    action = "inform the owners of the pods; if it returns with other pods, look at the device"
+    action = "Inform the owners of the pods; if it returns with other pods, look at the device"
     at_25 = "_x25 1500+0x100"
     return AlertCase(
         fires=(
@@ -247,7 +250,7 @@ def _reported() -> AlertCase:
                 at="30m",
                 labels={**_ON_NODE, "cause": "xid_13"},
                 summary=f"{_PLACE} 1: xid_13 illegal address",
-                description=_described("illegal address", (1,), "none", "inform the owners of the pods"),
+                description=_described("illegal address", (1,), "none", "Inform the owners of the pods"),
             ),
         ),
         quiet=(
@@ -276,18 +279,20 @@ _TWO_LEFT = _shown(STEADY, STEADY, "1+0x5 stale")
 
 CASES: dict[str, AlertCase] = {
     "AcceleratorLost": _state(
-        "lost", "cordon and drain the node, then reboot it", ": lost", late="2m", early="0m"
+        "lost",
+        "Drain the node and reboot it",
+        ": lost",
+        "the driver reports it as lost, or no longer lists it (REASON)",
     ),
     "AcceleratorUnhealthy": _state(
-        "critical", "cordon the node, and see accelscope doctor there", ": REASON", late="2m", early="0m"
+        "critical", "Cordon the node; accelscope doctor there names the next step", ": REASON"
     ),
     "AcceleratorDegraded": _degraded(),
     "AcceleratorNotAnswering": _state(
         "unknown",
-        "see accelscope doctor and the kernel log of the node",
+        "Look at the kernel log of the node; a device that hangs for long needs a reset",
         ": cannot be read: REASON",
-        late="2m",
-        early="0m",
+        "driver calls fail or hang (REASON)",
     ),
     "AcceleratorVanished": AlertCase(
         fires=(

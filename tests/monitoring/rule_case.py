@@ -126,8 +126,8 @@ def lasting_group(alert: Alert, given: Series, times: Iterable[int]) -> dict[str
 def render(text: str, labels: Mapping[str, str], value: str) -> str:
     """Fill in the template of an alert's text. Raises KeyError for a label that the alert does not have."""
     chosen = re.sub(
-        r"{{ if \$labels\.(\w+) }}(.*?){{ else }}(.*?){{ end }}",
-        lambda match: match[2] if labels.get(match[1]) else match[3],
+        r"{{ (?:if|with) \$labels\.(\w+) }}(.*?){{ else }}(.*?){{ end }}",
+        lambda match: match[2].replace("{{ . }}", labels[match[1]]) if labels.get(match[1]) else match[3],
         text.replace(IN_CLUSTER, f" ({labels['cluster']})" if "cluster" in labels else ""),
     )
     filled = re.sub(r"{{ \$labels\.(\w+) }}", lambda match: labels[match[1]], chosen)

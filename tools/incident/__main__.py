@@ -177,7 +177,8 @@ def main() -> int:
         f"One round of the demo ({arguments.seconds:g} s) with {arguments.nodes} nodes, scraped and "
         f"evaluated every\n{_SCRAPE_SECONDS} s. Time is shortened by {arguments.factor}: `for`, ranges and "
         "offsets of the rules, group_wait and\ngroup_interval of the routing. Not shortened: ranges of days, "
-        "limits in expressions (300, 900\nand 3600 s), and the incident itself.\n"
+        "limits in expressions (300, 900\nand 3600 s), and the incident itself. Both sets of rules read the "
+        "same agents, those of the working tree.\n"
     )
     for side in sides:
         where = f"rules of {arguments.commit}" if side.name == "before" else "rules of the working tree"

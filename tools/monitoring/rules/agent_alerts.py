@@ -52,7 +52,9 @@ AGENTS = Group(
             description=(
                 "Prometheus cannot scrape it (job {{ $labels.job }}). The devices of that node are not "
                 "monitored.\n"
-                "First action: kubectl get node,pods -A -o wide, and the error of the target in Prometheus"
+                "First action: {{ with $labels.node }}kubectl get pods -A -o wide "
+                "--field-selector spec.nodeName={{ . }}{{ else }}See the error of the target in Prometheus"
+                "{{ end }}"
             ),
             thresholds=("1d",),
         ),
@@ -65,7 +67,7 @@ AGENTS = Group(
             description=(
                 "This Prometheus loads AccelScope's rules but scrapes no agent: none is running, or none is "
                 "discovered.\n"
-                "First action: kubectl get daemonsets -A, and the service discovery page of Prometheus"
+                "First action: Run kubectl get daemonsets -A; see the service discovery page of Prometheus"
             ),
         ),
         Alert(
@@ -81,7 +83,7 @@ AGENTS = Group(
             description=(
                 "The last collection was {{ $value | humanizeDuration }} ago: the collection loop is stuck, "
                 "or a clock is wrong.\n"
-                "First action: compare the clocks of node and Prometheus; else delete the agent's pod"
+                "First action: Compare the clocks of node and Prometheus; else delete the agent's pod"
             ),
             thresholds=("300",),
         ),
@@ -101,7 +103,7 @@ AGENTS = Group(
             description=(
                 "The {{ $labels.vendor }} driver is present, but reading it fails. Device alerts of that "
                 "node are missing.\n"
-                "First action: accelscope doctor in the agent's container names the reason and the fix"
+                "First action: Run accelscope doctor in the agent's container, which names the fix"
             ),
         ),
         Alert(
@@ -113,7 +115,7 @@ AGENTS = Group(
             description=(
                 "Without {{ $labels.source }}, the series of {{ $labels.node }} lack pods or have outdated "
                 "pod names.\n"
-                "First action: see accelscope_attribution_source_last_error_info"
+                "First action: See accelscope_attribution_source_last_error_info"
             ),
         ),
         Alert(
@@ -125,7 +127,7 @@ AGENTS = Group(
             description=(
                 "Readers of the Node object see outdated values; without idle-state, idle times restart at "
                 "0 with the agent.\n"
-                "First action: see accelscope_sink_last_error_info"
+                "First action: See accelscope_sink_last_error_info"
             ),
         ),
         Alert(
@@ -144,7 +146,7 @@ AGENTS = Group(
             description=(
                 "{{ $labels.instance }} (job {{ $labels.job }}) keeps using the previous configuration, and "
                 "would not start with this one.\n"
-                "First action: the program's log names the key and the allowed values"
+                "First action: Read the program's log, which names the key and the allowed values"
             ),
             thresholds=("1h",),
         ),

@@ -46,7 +46,15 @@ _POD = "{{ $found.Labels.namespace }}/{{ $found.Labels.pod }}"
 
 
 def _of_cause(
-    name: str, severity: Severity, state: str, share: str, window: str, *, message: str, action: str
+    name: str,
+    severity: Severity,
+    state: str,
+    share: str,
+    window: str,
+    *,
+    message: str,
+    reason: str = _REASON,
+    action: str,
 ) -> Alert:
     """For devices that have a cause for more than `share` of the window. `action`: for causes that have none
     of their own."""
@@ -70,7 +78,7 @@ def _of_cause(
         ),
         description="\n".join(
             (
-                f"{chosen}{_PODS}Reason: {_REASON}",
+                f"{chosen}{_PODS}Reason: {reason}",
                 f"Devices: {_named('$devices', 'index', _DEVICE)}",
                 f"Pods: {pods}",
                 f"First action: {_text_of('action', f'`{action}`')}",
@@ -94,7 +102,8 @@ HEALTH = Group(
             "0.1",
             "10m",
             message="lost",
-            action="cordon and drain the node, then reboot it",
+            reason=f"the driver reports it as lost, or no longer lists it ({_REASON})",
+            action="Drain the node and reboot it",
         ),
         _of_cause(
             "AcceleratorUnhealthy",
@@ -103,7 +112,7 @@ HEALTH = Group(
             "0.1",
             "10m",
             message=_REASON,
-            action="cordon the node, and see accelscope doctor there",
+            action="Cordon the node; accelscope doctor there names the next step",
         ),
         _of_cause(
             "AcceleratorDegraded",
@@ -112,7 +121,7 @@ HEALTH = Group(
             "0.5",
             "15m",
             message=_REASON,
-            action="see accelscope doctor on the node; plan a reset of the device",
+            action="Plan a reset of the device; accelscope doctor on the node has details",
         ),
         _of_cause(
             "AcceleratorNotAnswering",
@@ -121,7 +130,8 @@ HEALTH = Group(
             "0.5",
             "15m",
             message=f"cannot be read: {_REASON}",
-            action="see accelscope doctor and the kernel log of the node",
+            reason=f"driver calls fail or hang ({_REASON})",
+            action="Look at the kernel log of the node; a device that hangs for long needs a reset",
         ),
         Alert(
             name="AcceleratorVanished",
@@ -135,7 +145,7 @@ HEALTH = Group(
             description=(
                 "{{ $labels.node }} had {{ $value }} more {{ $labels.vendor }} devices within the last day. "
                 "The driver no longer lists them, not even as lost.\n"
-                "First action: compare lspci with the devices of accelscope doctor on the node"
+                "First action: Compare lspci with the devices of accelscope doctor on the node"
             ),
             thresholds=("1d",),
             labels=(("cause", "vanished"),),
@@ -153,7 +163,7 @@ USE = Group(
             "0.1",
             "10m",
             message=f"{{{{ $labels.cause }}}} {_REASON}",
-            action="inform the owners of the pods",
+            action="Inform the owners of the pods",
         ),
         Alert(
             name="AcceleratorIdleAllocation",
@@ -171,7 +181,7 @@ USE = Group(
             description=(
                 "Pod {{ $labels.namespace }}/{{ $labels.pod }} has not used any of its devices for "
                 "{{ $value | humanizeDuration }}.\n"
-                "First action: ask its owner whether it is still needed"
+                "First action: Ask its owner whether it is still needed"
             ),
             thresholds=("3600",),
             labels=(("cause", "idle"),),

@@ -145,7 +145,7 @@ CAUSES_OF_TROUBLE = Group(
             ", cause",
             state="info",
             reason="reported by the driver, does not affect the health of the device",
-            action="inform the owners of the pods; if it returns with other pods, look at the device",
+            action="Inform the owners of the pods; if it returns with other pods, look at the device",
         ),
         _cause(
             with_model(_HOT),
@@ -153,7 +153,7 @@ CAUSES_OF_TROUBLE = Group(
             cause=HOT,
             reason=f"within {HOT_MARGIN_CELSIUS} °C of its slowdown temperature, "
             f"or at {HOT_CELSIUS} °C or above",
-            action="check fans and airflow of the server and the temperature of the room",
+            action="Check fans and airflow of the server and the temperature of the room",
         ),
         _cause(
             # The recorded sum: eight devices have up to 144 links, and reading a day of each is expensive.
@@ -161,14 +161,14 @@ CAUSES_OF_TROUBLE = Group(
             state="warning",
             cause=LINK_DOWN,
             reason="fewer links to other devices are up than within the last day",
-            action="drain the node and reset all its devices together, or reboot it",
+            action="Drain the node and reset all its devices together, or reboot it",
         ),
         _cause(
             f"({_LANES}) < on ({_PEERS}) group_left () max by ({_PEERS}) ({_LANES})",
             state="warning",
             cause=PCIE_LANES,
             reason="uses fewer PCIe lanes than other devices of the node",
-            action="reseat the card at the next maintenance; else replace riser or cable",
+            action="Reseat the card at the next maintenance; else replace riser or cable",
         ),
         Record(
             ON_DEVICE,

@@ -25,7 +25,7 @@ DEVICE_PLUGIN = Group(
             description=(
                 "Prometheus cannot scrape it (job {{ $labels.job }}). New pods on that node get no devices; "
                 "running pods keep theirs.\n"
-                "First action: the log of the device plugin's pod on that node"
+                "First action: Read the log of the device plugin's pod on that node"
             ),
             thresholds=("1d",),
         ),
@@ -38,7 +38,7 @@ DEVICE_PLUGIN = Group(
             description=(
                 "The device plugin is not registered with the kubelet: pods that request "
                 "{{ $labels.resource }} do not start there.\n"
-                "First action: the logs of device plugin and kubelet on that node"
+                "First action: Read the logs of device plugin and kubelet on that node"
             ),
         ),
         Alert(
@@ -52,7 +52,7 @@ DEVICE_PLUGIN = Group(
             description=(
                 "{{ $value | humanize }} allocations failed in the last 15 minutes. Their pods do not "
                 "start.\n"
-                "First action: kubectl describe a pod that does not start; delete it, so that it is "
+                "First action: Describe a pod that does not start with kubectl; delete it, so that it is "
                 "rescheduled"
             ),
             thresholds=("15m",),
@@ -72,7 +72,7 @@ FLEET = Group(
             description=(
                 "Prometheus cannot scrape it (job {{ $labels.job }}). Its API and web page are probably "
                 "unavailable; agents and these alerts are not affected.\n"
-                "First action: the log of the fleet's pod"
+                "First action: Read the log of the fleet's pod"
             ),
             thresholds=("1d",),
         ),
@@ -84,7 +84,7 @@ FLEET = Group(
             summary="The fleet cannot reach cluster {{ $labels.cluster }}",
             description=(
                 "It shows the last known data of cluster {{ $labels.cluster }}.\n"
-                "First action: /api/v1/clusters of the fleet has the reason"
+                "First action: See /api/v1/clusters of the fleet for the reason"
             ),
         ),
         Alert(
@@ -99,7 +99,7 @@ FLEET = Group(
             description=(
                 "The fleet reaches cluster {{ $labels.cluster }}, but its source {{ $labels.source }} "
                 "returns no data.\n"
-                "First action: accelscope_fleet_source_errors_total has the reason"
+                "First action: See accelscope_fleet_source_errors_total for the reason"
             ),
         ),
     ),
