@@ -1,57 +1,22 @@
-"""Detectors of anomalies: each compares the last minutes of devices or pods with their baseline.
+"""Detectors of anomalies in devices and pods, and when an anomaly begins and ends.
 
-A baseline consists of medians and percentiles, because the anomalous minutes themselves would move a mean.
-
-Temperature is compared with minutes of at least the same power, and power with minutes of the same
-utilisation, because a changing load explains both. A new job explains everything else: so the baseline of a
-job belongs to its pod, and the baseline of a device's power starts when its pods last changed.
+Each takes one minute of all slots at once, and keeps a bounded state per slot. docs/trends.md explains them.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Window = npt.NDArray[np.float32]  # slots x minutes, the newest last; NaN is absence
-Numbers = npt.NDArray[np.float32]  # by slot
-Mask = npt.NDArray[np.bool_]
+from accelscope.fleet.history_rings import Slots
+from accelscope.fleet.robust import Mask, Series, cusum, medians, medians_of_others, slopes, spreads
 
-_SIGMA = 1.4826  # of a normal distribution, in median absolute deviations
-
-
-class Baseline(NamedTuple):
-    minutes: npt.NDArray[np.intp]  # number of minutes with a value
-    median: Numbers
-    spread: Numbers  # robust estimate of the standard deviation
-    low: Numbers  # 5th percentile
-    high: Numbers  # 95th percentile
-
-
-def baseline(values: Window, selected: Mask) -> Baseline:
-    """The baseline of each slot over the selected minutes that have a value; NaN if there are none."""
-    chosen = np.where(selected, values, np.float32(np.nan))
-    in_order = np.sort(chosen, axis=1)  # NaN is sorted to the end
-    count = np.count_nonzero(~np.isnan(in_order), axis=1)
-    median = _quantile(in_order, count, 0.5)
-    deviations = np.sort(np.abs(chosen - median[:, None]), axis=1)
-    return Baseline(
-        minutes=count,
-        median=median,
-        spread=_SIGMA * _quantile(deviations, count, 0.5),
-        low=_quantile(in_order, count, 0.05),
-        high=_quantile(in_order, count, 0.95),
-    )
-
-
-def _quantile(in_order: Window, count: npt.NDArray[np.intp], share: float) -> Numbers:
-    if in_order.shape[1] == 0:
-        return np.full(len(in_order), np.nan, np.float32)
-    places = np.round(share * np.maximum(count - 1, 0)).astype(np.intp)
-    return in_order[np.arange(len(in_order)), places]
-
+Numbers = npt.NDArray[np.float32]  # by slot; NaN is absence
 
 ADAPTATION_MINUTES = 240  # an anomaly that lasts longer is the new normal
+GIB = float(1 << 30)
+_UNKNOWN = np.float32(np.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,73 +37,43 @@ class DetectorResult:
     anomalous: Mask
     judged: Mask
     now: Numbers
-    median: Numbers | None = None
-    spread: Numbers | None = None
-    threshold: Numbers | None = (
-        None  # frozen while the anomaly lasts, which would otherwise become the baseline
-    )
+    usual: Numbers | None = None
 
-
-class ActiveAnomalies(NamedTuple):
-    """By slot."""
-
-    active: Mask
-    threshold: Numbers  # as it was when the anomaly began
+    def only(self, where: Mask) -> "DetectorResult":
+        """Elsewhere, nothing is anomalous."""
+        return replace(self, anomalous=self.anomalous & where)
 
 
 class AnomalyTracker:
-    """When the anomalies of one detector begin and end, for all slots."""
+    """When the anomalies of one detector begin and end."""
 
     def __init__(self, hysteresis: Hysteresis) -> None:
         self._hysteresis = hysteresis
         self._minutes = np.zeros(0, np.uint64)  # a bit per minute, newest lowest: 1 is anomalous
         self._lasted = np.zeros(0, np.int32)  # minutes since the anomaly began
         self.active = np.zeros(0, np.bool_)
-        self.now = np.zeros(0, np.float32)
-        self.median = np.zeros(0, np.float32)
-        self.spread = np.zeros(0, np.float32)
-        self.threshold = np.zeros(0, np.float32)
 
     def grow_to(self, slots: int) -> None:
-        missing = slots - len(self.active)
-        if missing > 0:
-            for name in ("_minutes", "_lasted", "active", "now", "median", "spread", "threshold"):
-                setattr(self, name, extend(getattr(self, name), missing))
+        grow(self, ("_minutes", "_lasted", "active"), slots)
 
-    def reset(self, slots: npt.NDArray[np.intp]) -> None:
+    def reset(self, slots: Slots) -> None:
         self._minutes[slots] = 0
         self.active[slots] = False
 
-    def active_in(self, here: slice) -> ActiveAnomalies:
-        return ActiveAnomalies(self.active[here], self.threshold[here])
-
-    def step(self, here: slice, finding: DetectorResult) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def step(self, result: DetectorResult) -> tuple[Slots, Slots]:
         """Records a minute. Returns the slots where an anomaly began and those where one ended."""
-        judged, hysteresis = finding.judged, self._hysteresis
-        minutes, active, lasted = self._minutes[here], self.active[here], self._lasted[here]
-        shifted = (minutes << np.uint64(1)) | finding.anomalous.astype(np.uint64)
-        minutes[judged] = shifted[judged]
-        lasted[active] += 1
-        begins = (
-            judged
-            & ~active
-            & (_anomalous_minutes(minutes, hysteresis.of) >= hysteresis.needed)
-            & finding.anomalous
-        )
-        over = judged & (_anomalous_minutes(minutes, hysteresis.end) == 0)
-        ends = active & (over | (lasted >= ADAPTATION_MINUTES))
-        minutes[ends] = 0
-        active[begins], active[ends] = True, False
-        lasted[begins] = 0
-        self.now[here][begins] = finding.now[begins]
-        for stored, found in (
-            (self.median, finding.median),
-            (self.spread, finding.spread),
-            (self.threshold, finding.threshold),
-        ):
-            if found is not None:
-                stored[here][begins] = found[begins]
-        return np.flatnonzero(begins) + here.start, np.flatnonzero(ends) + here.start
+        judged, hysteresis = result.judged, self._hysteresis
+        shifted = (self._minutes << np.uint64(1)) | result.anomalous.astype(np.uint64)
+        self._minutes = np.where(judged, shifted, self._minutes)
+        self._lasted[self.active] += 1
+        many = _anomalous_minutes(self._minutes, hysteresis.of) >= hysteresis.needed
+        begins = judged & ~self.active & result.anomalous & many
+        over = judged & (_anomalous_minutes(self._minutes, hysteresis.end) == 0)
+        ends = self.active & (over | (self._lasted >= ADAPTATION_MINUTES))
+        self._minutes[ends] = 0
+        self.active[begins], self.active[ends] = True, False
+        self._lasted[begins] = 0
+        return np.flatnonzero(begins), np.flatnonzero(ends)
 
 
 def _anomalous_minutes(minutes: npt.NDArray[np.uint64], newest: int) -> npt.NDArray[np.uint8]:
@@ -146,315 +81,328 @@ def _anomalous_minutes(minutes: npt.NDArray[np.uint64], newest: int) -> npt.NDAr
     return anomalous
 
 
-def extend(values: npt.NDArray[Any], by: int) -> npt.NDArray[Any]:
-    """Appends `by` zeros."""
-    return np.concatenate([values, np.zeros(by, values.dtype)])
-
-
-GIB = float(1 << 30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobWindow:
-    """An hour of pods, or of devices whose pods are not measured."""
-
-    utilization: Window  # ratio
-    memory: Window  # bytes
-    capacity: Numbers  # bytes
-    idle_minutes: Numbers  # since it was last busy, as reported by its node; NaN: unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceWindow(JobWindow):
-    """An hour of devices."""
-
-    seen: Mask  # read in this minute
-    power: Window  # watts, sampled once a minute
-    mean_power: Window  # watts, the mean over each minute where the device has an energy counter
-    temperature: Window  # degrees Celsius
-    power_limit: Numbers  # watts
-    throttled: Mask  # by temperature or by the power supply
-    throttled_before: Numbers  # share of the minutes before the recent ones
-    same_pods: Numbers  # minutes since the pods on it changed; NaN: it has none
-    measured_by_pods: Mask  # a pod on it reported utilisation in the last hour
-    memory_errors: Numbers  # uncorrected, in the last ERROR_MINUTES
-    errors: Numbers  # with a code, in the last ERROR_MINUTES
-    neighbour_temperature: Numbers  # median of devices under the same load; NaN: too few
-
-
-RECENT_MINUTES = 10  # compared with the minutes before them
-MIN_BASELINE_MINUTES = 20
-ERROR_MINUTES = 10
-
-_MIN_SIMILAR_MINUTES = 10  # minutes under a similar load
-_WARMING_MINUTES = 3  # minutes whose power determines the temperature
-_TEMPERATURE_MARGIN = 6.0  # degrees Celsius: noise of sensors and of the room
-_NEIGHBOUR_MARGIN = 15.0  # degrees Celsius: devices at the end of an air stream are warmer
-_SIMILAR_POWER = 0.08  # fraction of the power limit
-_SIMILAR_UTILIZATION = 0.1
-_POWER_MARGIN = 0.25  # fraction of the baseline
-_MIN_UTILIZATION = 0.3  # below, power does not follow utilisation
-_IDLE, _BUSY = 0.02, 0.05  # ratios
-_STUCK_MINUTES = 10
-_BUSY_SHARE = 0.9  # of the minutes before
-_ALLOCATED_SHARE = 0.8  # of the memory before
-_MIN_ALLOCATED = GIB / 4
-_PARTS, _PART_MINUTES, _MIN_PART_MINUTES = 3, 18, 12
-_STEADINESS = 0.5  # smallest growth from one part to the next, as a fraction of the mean growth
-_NOISE_FACTOR = 2.0
-_MIN_HOURLY_GROWTH = 0.01  # fraction of the capacity
-_FULL_WITHIN_HOURS = 12.0
-_ABSENT = np.float32(np.nan)
-
-
-W_contra = TypeVar("W_contra", contravariant=True)
-
-
-class Detector(Protocol[W_contra]):
-    hysteresis: Hysteresis
-
-    def find(self, window: W_contra, anomalies: ActiveAnomalies, /) -> DetectorResult: ...
-
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        """The text that users see."""
-        ...
+def grow(owner: object, names: tuple[str, ...], slots: int) -> None:
+    """Appends zeros to these arrays of `owner` up to this number of slots."""
+    for name in names:
+        values: npt.NDArray[Any] = getattr(owner, name)
+        if len(values) < slots:
+            zeros = np.zeros((slots - len(values), *values.shape[1:]), values.dtype)
+            setattr(owner, name, np.concatenate([values, zeros]))
 
 
 class OverheatingDetector:
-    """Hotter than in earlier minutes of at least the same power, averaged over the minutes that warm a
-    device."""
+    """Hotter than its load and the other devices of its node explain."""
 
-    hysteresis = Hysteresis(needed=3, of=RECENT_MINUTES, end=10)
+    hysteresis = Hysteresis(needed=1, of=1, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
-        temperature, now = window.temperature[:, :-RECENT_MINUTES], window.temperature[:, -1]
-        lately = _warming_mean(window.mean_power)
-        highest = np.fmax(lately[:, -1], window.mean_power[:, -1])[:, None]
-        within = similar_power(window.power_limit, np.fmax.reduce(window.power, axis=1))[:, None]
-        similar = lately[:, :-RECENT_MINUTES] >= highest - within
-        similar |= np.isnan(highest)  # without power readings, all minutes are compared
-        seen = baseline(temperature, similar)
-        margin = np.maximum(_TEMPERATURE_MARGIN / 2, seen.spread)
-        threshold = np.maximum(seen.median + _TEMPERATURE_MARGIN, seen.high + margin)
-        enough = (_count_present(temperature) >= MIN_BASELINE_MINUTES) & (
-            seen.minutes >= _MIN_SIMILAR_MINUTES
-        )
+    _SLACK = 4.0  # degrees Celsius
+    _SPREADS = 2.8  # of the fit: the slack where they are more
+    _LIMIT = 20.0  # slacks x minutes
+    _LARGEST = 5.0  # slacks: one wrong reading is not an anomaly
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(0, np.float32)
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_sums",), slots)
+
+    def reset(self, slots: Slots) -> None:
+        self._sums[slots] = 0
+
+    def find(self, temperature: Numbers, excess: Numbers, spread: Series, active: Mask) -> DetectorResult:
+        relative = excess / np.maximum(self._SLACK, self._SPREADS * spread)
+        self._sums = cusum(self._sums, relative, 1, self._LARGEST).astype(np.float32)
         return DetectorResult(
-            anomalous=now > np.where(anomalies.active, anomalies.threshold, threshold),
-            judged=~np.isnan(now) & (enough | anomalies.active),
-            now=now,
-            median=seen.median,
-            spread=seen.spread,
-            threshold=threshold,
+            anomalous=np.where(active, relative > 1, self._sums >= self._LIMIT),
+            judged=~np.isnan(relative),
+            now=temperature,
+            usual=temperature - excess,
         )
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        now, median, spread = tracker.now[slot], tracker.median[slot], tracker.spread[slot]
-        return f"temperature {now:.0f} °C, usually {median:.0f} ± {max(spread, 1):.0f} °C under this load"
-
-
-class NeighbourTemperatureDetector:
-    """Hotter than devices of the same model and node under the same load. Needs no history."""
-
-    hysteresis = Hysteresis(needed=4, of=5, end=10)
-
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
-        now, others = window.temperature[:, -1], window.neighbour_temperature
-        return DetectorResult(
-            anomalous=now > others + _NEIGHBOUR_MARGIN,
-            judged=~np.isnan(now),
-            now=now,
-            median=others,
-        )
-
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        now, others = tracker.now[slot], tracker.median[slot]
-        return (
-            f"temperature {now:.0f} °C, {others:.0f} °C on devices of its model and node under the same load"
-        )
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        assert result.usual is not None
+        now, usual = result.now[slot], result.usual[slot]
+        return f"temperature {now:.0f} °C, usually {usual:.0f} °C under this load"
 
 
 class LowPowerDetector:
-    """Draws less power than before at the same utilisation. Power is scaled in proportion to utilisation."""
+    """Draws less power than the other devices of its job on its node, which are as busy."""
 
-    hysteresis = Hysteresis(needed=4, of=5, end=10)
+    hysteresis = Hysteresis(needed=1, of=1, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
-        power, now = window.power[:, :-RECENT_MINUTES], window.power[:, -1]
-        busy, busy_now = window.utilization[:, :-RECENT_MINUTES], window.utilization[:, -1]
-        ages = np.arange(window.power.shape[1] - 1, RECENT_MINUTES - 1, -1)
-        same_pods = ages <= window.same_pods[:, None]
-        similar = (np.abs(busy - busy_now[:, None]) <= _SIMILAR_UTILIZATION) & (busy > _SIMILAR_UTILIZATION)
-        scaled: Window = np.multiply(
-            power, busy_now[:, None] / np.where(similar, busy, _ABSENT), dtype=np.float32
-        )
-        seen = baseline(scaled, same_pods)
-        floor = _POWER_MARGIN * seen.median
-        threshold = np.minimum(seen.median - floor, seen.low - np.maximum(floor / 2, 2 * seen.spread))
-        enough = (_count_present(np.where(same_pods, power, _ABSENT)) >= MIN_BASELINE_MINUTES) & (
-            seen.minutes >= _MIN_SIMILAR_MINUTES
-        )
-        worth = busy_now >= _MIN_UTILIZATION
+    _SLACK = 0.25  # fraction of the power of the others
+    _LIMIT = 0.5  # fraction x minutes
+    _LARGEST = 0.5
+    _MIN_UTILIZATION = 0.3  # below, power does not follow utilisation
+    _SIMILAR_UTILIZATION = 0.1
+    _MIN_OTHERS = 3
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(0, np.float32)
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_sums",), slots)
+
+    def reset(self, slots: Slots) -> None:
+        self._sums[slots] = 0
+
+    @classmethod
+    def power_of_others(cls, power: Series, utilization: Series) -> Series:
+        """The median power of the others on each line, the devices of one job on one node, that are as busy;
+        NaN if there are too few."""
+        busy = np.where(utilization >= cls._MIN_UTILIZATION, utilization, np.nan)
+        similar = np.abs(busy[:, :, None] - busy[:, None, :]) <= cls._SIMILAR_UTILIZATION
+        found, count = medians_of_others(power, similar)
+        return np.where(count >= cls._MIN_OTHERS, found, np.nan)
+
+    def find(self, power: Numbers, others: Numbers, active: Mask) -> DetectorResult:
+        missing = 1 - power / others
+        self._sums = cusum(self._sums, missing, self._SLACK, self._LARGEST).astype(np.float32)
         return DetectorResult(
-            anomalous=worth & (now < np.where(anomalies.active, anomalies.threshold, threshold)),
-            judged=~np.isnan(now) & ~np.isnan(busy_now) & ((worth & enough) | anomalies.active),
-            now=now,
-            median=seen.median,
-            spread=seen.spread,
-            threshold=threshold,
+            anomalous=np.where(active, missing > self._SLACK, self._sums >= self._LIMIT),
+            judged=~np.isnan(missing),
+            now=power,
+            usual=others,
         )
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        now, median, spread = tracker.now[slot], tracker.median[slot], tracker.spread[slot]
-        return f"power {now:.0f} W, usually {median:.0f} ± {max(spread, 1):.0f} W at this utilisation"
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        assert result.usual is not None
+        now, usual = result.now[slot], result.usual[slot]
+        return f"power {now:.0f} W, {usual:.0f} W on devices of its job that are as busy"
 
 
 class ThrottlingDetector:
+    """Throttled by heat or by the power supply, and rarely before."""
+
     hysteresis = Hysteresis(needed=3, of=5, end=10)
 
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
-        rare = window.throttled_before <= 0.2
+    _RECENT_MINUTES = 10
+    _MIN_MINUTES = 20  # before the recent ones
+    _RARE = 0.2  # share of the minutes before
+
+    def __init__(self) -> None:
+        self._throttled = np.zeros(0, np.uint64)  # a bit per minute, newest lowest
+        self._minutes = np.zeros(0, np.int32)  # with a reading
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_throttled", "_minutes"), slots)
+
+    def reset(self, slots: Slots) -> None:
+        self._throttled[slots] = 0
+        self._minutes[slots] = 0
+
+    def find(self, throttled: Numbers, temperature: Numbers, active: Mask) -> DetectorResult:
+        """`throttled` is 1 or 0; NaN: not read."""
+        seen = ~np.isnan(throttled)
+        now = seen & (throttled > 0)
+        shifted = (self._throttled << np.uint64(1)) | now.astype(np.uint64)
+        self._throttled = np.where(seen, shifted, self._throttled)
+        self._minutes = np.where(seen, np.minimum(self._minutes + 1, 64), self._minutes).astype(np.int32)
+        before = self._minutes - self._RECENT_MINUTES
+        earlier = np.bitwise_count(self._throttled >> np.uint64(self._RECENT_MINUTES))
+        rare = earlier <= self._RARE * before
         return DetectorResult(
-            anomalous=window.throttled & (rare | anomalies.active),
-            judged=window.seen & (~np.isnan(window.throttled_before) | anomalies.active),
-            now=window.temperature[:, -1],
+            anomalous=now & (rare | active),
+            judged=seen & ((before >= self._MIN_MINUTES) | active),
+            now=temperature,
         )
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        temperature = tracker.now[slot]
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        temperature = result.now[slot]
         where = "" if np.isnan(temperature) else f" at {temperature:.0f} °C"
         return f"throttled by heat or power supply{where}, usually not throttled"
 
 
 class MemoryErrorDetector:
-    hysteresis = Hysteresis(needed=1, of=1, end=1)
-
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
-        now = window.memory_errors
-        return DetectorResult(anomalous=now >= 1, judged=window.seen & ~np.isnan(now), now=now)
-
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        count = int(tracker.now[slot])
-        return f"{count} uncorrected memory error{'s' if count > 1 else ''} in {ERROR_MINUTES} minutes"
-
-
-class ErrorCodeDetector:
-    """Several errors with a code; a single one may be the fault of the job."""
+    """Uncorrected memory errors in the last minutes. A decrease is a reset of the counter."""
 
     hysteresis = Hysteresis(needed=1, of=1, end=1)
 
-    def find(self, window: DeviceWindow, _: ActiveAnomalies, /) -> DetectorResult:
-        now = window.errors
-        return DetectorResult(anomalous=now >= 3, judged=window.seen & ~np.isnan(now), now=now)
+    _MINUTES = 10
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        return f"{int(tracker.now[slot])} errors in {ERROR_MINUTES} minutes"
+    def __init__(self) -> None:
+        self._last = np.zeros(0)
+        self._known = np.zeros(0, np.bool_)
+        self._increases = np.zeros((0, self._MINUTES), np.float32)
+        self._minute = 0
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_last", "_known", "_increases"), slots)
+
+    def reset(self, slots: Slots) -> None:
+        self._known[slots] = False
+        self._increases[slots] = 0
+
+    def find(self, minute: int, seen: Mask, counts: npt.NDArray[np.float64]) -> DetectorResult:
+        passed = np.arange(max(self._minute + 1, minute - self._MINUTES + 1), minute + 1)
+        self._increases[:, passed % self._MINUTES] = 0
+        self._minute = minute
+        present = ~np.isnan(counts)
+        increase = np.where(present & self._known, counts - self._last, 0)
+        self._increases[:, minute % self._MINUTES] = np.maximum(increase, 0)
+        self._last = np.where(present, counts, self._last)
+        self._known |= present
+        total: Numbers = self._increases.sum(axis=1)
+        return DetectorResult(anomalous=total >= 1, judged=seen & self._known, now=total)
+
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        count = int(result.now[slot])
+        return f"{count} uncorrected memory error{'s' if count > 1 else ''} in {self._MINUTES} minutes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMinute:
+    """One minute of pods, or of devices whose pods are not measured."""
+
+    utilization: Numbers  # ratio
+    memory: Numbers  # bytes
+    capacity: Numbers  # bytes
+    idle_minutes: Numbers  # since it was last busy, as reported by its node; NaN: unknown
 
 
 class StuckJobDetector:
-    """Was busy, is idle now, and still has its memory allocated. Drivers do not report the utilisation of an
-    idle process, so missing utilisation counts as idle where memory is reported."""
+    """Was busy for hours, is idle for longer than ever before, and still has its memory allocated. Drivers do
+    not report the utilisation of an idle process, so missing utilisation counts as idle where memory is
+    reported."""
 
     hysteresis = Hysteresis(needed=1, of=1, end=2)
 
-    def find(self, window: JobWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
-        known, busy = ~np.isnan(window.memory), window.utilization > _BUSY
-        earlier, newest = slice(None, -_STUCK_MINUTES), slice(-_STUCK_MINUTES, None)
-        minutes = np.count_nonzero(known[:, earlier], axis=1)
-        worked = np.count_nonzero(busy[:, earlier], axis=1) >= _BUSY_SHARE * minutes
-        idle = (known & ~(window.utilization > _IDLE))[:, newest].all(axis=1)
-        memory_before = baseline(window.memory[:, earlier], known[:, earlier]).median
-        now, active = window.memory[:, -1], anomalies.active
-        keeps_memory = now >= np.maximum(
-            _MIN_ALLOCATED, _ALLOCATED_SHARE * np.where(active, anomalies.threshold, memory_before)
-        )
+    _IDLE, _BUSY = 0.02, 0.05  # ratios
+    _MIN_PAUSE = 20  # minutes
+    _FACTOR = 3  # of the longest pause before
+    _MIN_MINUTES = 180
+    _BUSY_SHARE = 0.95  # of the minutes before
+    _ALLOCATED_SHARE = 0.8  # of the memory before
+    _MIN_ALLOCATED = GIB / 4
+
+    def __init__(self) -> None:
+        self._minutes = np.zeros(0, np.int32)  # since it was first busy
+        self._busy = np.zeros(0, np.int32)
+        self._level = np.zeros(0, np.float32)  # sum of the utilisation of busy minutes
+        self._pause = np.zeros(0, np.int32)  # minutes until now
+        self._longest = np.zeros(0, np.int32)  # pause that ended
+        self._memory = np.zeros(0, np.float32)  # when it was last busy
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_minutes", "_busy", "_level", "_pause", "_longest", "_memory"), slots)
+
+    def reset(self, slots: Slots) -> None:
+        for state in (self._minutes, self._busy, self._level, self._pause, self._longest):
+            state[slots] = 0
+
+    @property
+    def ever_busy(self) -> Mask:
+        return np.asarray(self._busy > 0)
+
+    def find(self, minute: JobMinute, active: Mask) -> DetectorResult:
+        known, busy = ~np.isnan(minute.memory), minute.utilization > self._BUSY
+        idle = known & ~(minute.utilization > self._IDLE)
+        self._longest = np.where(busy, np.maximum(self._longest, self._pause), self._longest)
+        self._busy += busy
+        self._minutes += (busy | known) & (self._busy > 0)
+        self._level += np.where(busy, minute.utilization, 0).astype(np.float32)
+        self._pause = np.where(busy, 0, self._pause + (idle & (self._busy > 0))).astype(np.int32)
+        self._memory = np.where(busy & known, minute.memory, self._memory)
+        before = self._minutes - self._pause
         begins = (
-            idle & worked & (minutes >= MIN_BASELINE_MINUTES) & ~(window.idle_minutes < _STUCK_MINUTES - 1)
+            (self._pause >= np.maximum(self._MIN_PAUSE, self._FACTOR * self._longest))
+            & (before >= self._MIN_MINUTES)
+            & (self._busy >= self._BUSY_SHARE * before)
+            & ~(minute.idle_minutes < self._pause - 1)
         )
+        keeps_memory = minute.memory >= np.maximum(self._MIN_ALLOCATED, self._ALLOCATED_SHARE * self._memory)
         return DetectorResult(
-            anomalous=keeps_memory & np.where(active, ~busy[:, -1], begins),
-            judged=known[:, -1],
-            now=now,
-            median=baseline(window.utilization[:, earlier], busy[:, earlier]).median,
-            threshold=memory_before,
+            anomalous=keeps_memory & np.where(active, ~busy, begins),
+            judged=known,
+            now=minute.memory,
+            usual=(self._level / np.maximum(self._busy, 1)).astype(np.float32),
         )
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        allocated, level = tracker.now[slot] / GIB, tracker.median[slot]
-        return (
-            f"idle for {_STUCK_MINUTES} minutes with {allocated:.1f} GiB allocated, usually {level:.0%} busy"
-        )
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        assert result.usual is not None
+        allocated, level, idle = result.now[slot] / GIB, result.usual[slot], self._pause[slot]
+        return f"idle for {idle} minutes with {allocated:.1f} GiB allocated, usually {level:.0%} busy"
 
 
 class LeakDetector:
-    """Memory grows steadily and will be full within hours. It takes an hour to begin, because memory that
-    rises and falls again is not a leak."""
+    """Memory grows steadily and will be full within hours. Growth that slows down is a cache that fills; what
+    rises and falls is not a leak either."""
 
-    hysteresis = Hysteresis(needed=30, of=32, end=15)
+    hysteresis = Hysteresis(needed=1, of=1, end=10)
 
-    def find(self, window: JobWindow, _: ActiveAnomalies, /) -> DetectorResult:
-        length = _PARTS * _PART_MINUTES
-        newest, now = window.memory[:, -length:], window.memory[:, -1]
-        parts = newest.reshape(len(newest) * _PARTS, _PART_MINUTES)
-        seen = baseline(parts, np.ones(parts.shape, np.bool_))
-        enough = (seen.minutes.reshape(-1, _PARTS) >= _MIN_PART_MINUTES).all(axis=1)
-        medians = seen.median.reshape(-1, _PARTS)
-        growth = np.diff(medians, axis=1)
-        mean = growth.mean(axis=1, dtype=np.float32)
-        steady = growth.min(axis=1) >= _STEADINESS * mean
-        since_middle = (np.arange(length, dtype=np.float32) - (length - 1) / 2) / _PART_MINUTES
-        rest = newest - medians[:, 1:2] - mean[:, None] * since_middle
-        noise = baseline(rest, np.ones(rest.shape, np.bool_)).spread
-        hourly = mean * np.float32(60 / _PART_MINUTES)
-        left: Numbers = np.divide(
-            window.capacity - now, np.where(hourly > 0, hourly, _ABSENT), dtype=np.float32
+    _BLOCK = 10  # minutes that become one median
+    _MIN_MINUTES = 6  # of a block
+    _BLOCKS = 18
+    _MIN_BLOCKS = 16
+    _STEADINESS = 0.7  # growth of the newer half, as a fraction of that of the older one
+    _NOISE_FACTOR = 26.0
+    _MIN_HOURLY_GROWTH = 0.01  # fraction of the capacity
+    _FULL_WITHIN_HOURS = 12.0
+
+    def __init__(self) -> None:
+        self._block = 0
+        self._minutes = np.zeros((0, self._BLOCK), np.float32)  # of the block until now; 0: unknown
+        self._medians = np.zeros((0, self._BLOCKS), np.float32)  # newest last; 0: unknown
+        self._hourly = np.zeros(0, np.float32)  # 0: no leak
+        self._capacity = np.zeros(0, np.float32)
+
+    def grow_to(self, slots: int) -> None:
+        grow(self, ("_minutes", "_medians", "_hourly", "_capacity"), slots)
+
+    def reset(self, slots: Slots) -> None:
+        self._minutes[slots] = 0
+        self._medians[slots] = 0
+        self._hourly[slots] = 0
+
+    def find(self, minute: int, values: JobMinute) -> DetectorResult:
+        known = ~np.isnan(values.capacity)
+        self._capacity = np.where(known, values.capacity, self._capacity)
+        block = minute // self._BLOCK
+        passed = block - self._block if self._block else 0
+        self._block = block
+        if passed:
+            self._close_block(min(abs(passed), self._BLOCKS))
+        self._minutes[:, minute % self._BLOCK] = np.nan_to_num(values.memory)
+        growing = self._hourly > 0
+        hourly = np.where(growing, self._hourly, _UNKNOWN)
+        left = ((self._capacity - values.memory) / hourly).astype(np.float32)
+        return DetectorResult(
+            anomalous=left <= self._FULL_WITHIN_HOURS,
+            judged=~np.isnan(values.memory),
+            now=self._hourly,
+            usual=left,
         )
-        anomalous = steady & (mean * _PARTS >= _NOISE_FACTOR * noise)
-        anomalous &= (hourly >= _MIN_HOURLY_GROWTH * window.capacity) & (left <= _FULL_WITHIN_HOURS)
-        return DetectorResult(anomalous=enough & anomalous, judged=~np.isnan(now), now=hourly, median=left)
 
-    def describe(self, tracker: AnomalyTracker, slot: int) -> str:
-        hourly, left = tracker.now[slot] / GIB, max(tracker.median[slot], 0.0)
+    def _close_block(self, passed: int) -> None:
+        found, count = medians(np.where(self._minutes > 0, self._minutes, _UNKNOWN))
+        self._minutes[:] = 0
+        self._medians = np.roll(self._medians, -passed, axis=1)
+        self._medians[:, -passed:] = 0
+        self._medians[:, -passed] = np.where(count >= self._MIN_MINUTES, found, 0)
+        self._hourly[:] = 0
+        # Most do not grow, and need no slope.
+        present = np.count_nonzero(self._medians, axis=1) >= self._MIN_BLOCKS
+        growth = self._medians[:, -3:].max(axis=1) - self._medians[:, :3].max(axis=1)
+        hours = self._BLOCKS * self._BLOCK / 60
+        slots = np.flatnonzero(present & (growth >= self._MIN_HOURLY_GROWTH * self._capacity * hours / 2))
+        if len(slots):
+            self._hourly[slots] = self._growth(self._medians[slots], self._capacity[slots])
+
+    def _growth(self, known: Numbers, capacity: Numbers) -> Numbers:
+        """Bytes per hour of a leak; 0: there is none."""
+        values = np.where(known > 0, known, _UNKNOWN).astype(np.float64)
+        half = self._BLOCKS // 2
+        slope, older, newer = slopes(values), slopes(values[:, :half]), slopes(values[:, half:])
+        line = values - slope[:, None] * np.arange(self._BLOCKS)
+        noise = spreads(line - medians(line)[0][:, None])
+        hourly = slope * 60 / self._BLOCK
+        steady = (newer >= self._STEADINESS * older) & (older >= self._STEADINESS * newer)
+        clear = slope * self._BLOCKS >= self._NOISE_FACTOR * noise
+        enough = hourly >= self._MIN_HOURLY_GROWTH * capacity
+        return np.where(steady & clear & enough, hourly, 0).astype(np.float32)
+
+    def describe(self, result: DetectorResult, slot: int) -> str:
+        assert result.usual is not None
+        hourly, left = result.now[slot] / GIB, max(result.usual[slot], 0.0)
         until = f"{left:.0f} hours" if left >= 1.5 else f"{left * 60:.0f} minutes"
         return f"memory grows by {hourly:.1f} GiB per hour, full in {until}"
-
-
-class DeviceJobDetector:
-    """Applies a detector of jobs to devices without a pod, or whose pods report no utilisation. Minutes
-    before the pods of the device last changed do not count."""
-
-    def __init__(self, job: Detector[JobWindow]) -> None:
-        self.hysteresis = job.hysteresis
-        self.describe = job.describe
-        self._job = job
-
-    def find(self, window: DeviceWindow, anomalies: ActiveAnomalies, /) -> DetectorResult:
-        ages = np.arange(window.memory.shape[1] - 1, -1, -1)
-        of_others = ages > window.same_pods[:, None]
-        own = replace(
-            window,
-            utilization=np.where(of_others, _ABSENT, window.utilization),
-            memory=np.where(of_others, _ABSENT, window.memory),
-        )
-        finding = self._job.find(own, anomalies)
-        return replace(finding, anomalous=finding.anomalous & ~window.measured_by_pods)
-
-
-def similar_power(limit: npt.NDArray[Any], power: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Watts within which two loads are similar. Without a power limit, `power` is the reference."""
-    return _SIMILAR_POWER * np.where(np.isnan(limit), power, limit)
-
-
-def _warming_mean(values: Window) -> Window:
-    """The mean over each minute and those before it that still warm the device; NaN is omitted."""
-    known = ~np.isnan(values)
-    sums = np.cumsum(np.where(known, values, 0), axis=1, dtype=np.float64)
-    counts = np.cumsum(known, axis=1)
-    sums[:, _WARMING_MINUTES:] = sums[:, _WARMING_MINUTES:] - sums[:, :-_WARMING_MINUTES]
-    counts[:, _WARMING_MINUTES:] = counts[:, _WARMING_MINUTES:] - counts[:, :-_WARMING_MINUTES]
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
-
-
-def _count_present(values: Window) -> npt.NDArray[np.intp]:
-    present: npt.NDArray[np.intp] = np.count_nonzero(~np.isnan(values), axis=1)
-    return present

@@ -1,64 +1,69 @@
-"""Anomaly detection: once a minute, compares every device and pod with its own last hour."""
+"""Anomaly detection: once a minute, compares every device and pod with its past and with the devices beside
+it."""
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from accelscope.config.log import fields
 from accelscope.fleet.detectors import (
-    ERROR_MINUTES,
-    MIN_BASELINE_MINUTES,
-    RECENT_MINUTES,
     AnomalyTracker,
-    Detector,
-    DeviceJobDetector,
-    DeviceWindow,
-    ErrorCodeDetector,
-    JobWindow,
+    DetectorResult,
+    Hysteresis,
+    JobMinute,
     LeakDetector,
     LowPowerDetector,
-    Mask,
     MemoryErrorDetector,
-    NeighbourTemperatureDetector,
     Numbers,
     OverheatingDetector,
     StuckJobDetector,
     ThrottlingDetector,
-    Window,
-    baseline,
-    extend,
-    similar_power,
 )
 from accelscope.fleet.history import DEVICE_KEY, POD_KEY, FleetHistory, Rows, fresh_positions, rows_at
 from accelscope.fleet.history_rings import DEVICE_FIELDS, NOWHERE, POD_FIELDS, Key, Rings, Slots
+from accelscope.fleet.robust import Mask, lines_of
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.fleet.store.query import Positions
 from accelscope.fleet.store.summary import Groups, Values, group_rows, number_runs
 from accelscope.fleet.store.table import ColumnTable
+from accelscope.fleet.thermal import MeanPower, ThermalModel
 from accelscope.model import FAULT_THROTTLES
 
 log = logging.getLogger(__name__)
 
 MARK_LIMIT = 500  # if more are anomalous at once, the fleet itself has changed
 
-_SLOTS_AT_ONCE = 1024
+_NODES_FITTED_AT_ONCE = 24  # of eight devices: about ten milliseconds
+_LINES_AT_ONCE = 1000
 _MARKS_AT_ONCE = 100
+_FILLED_AT = 5  # the update after which the history of before the start is complete
 
-W = TypeVar("W")
+
+class Detector(Protocol):
+    hysteresis: Hysteresis
+
+    def grow_to(self, slots: int, /) -> None: ...
+
+    def reset(self, slots: Slots, /) -> None: ...
+
+    def describe(self, result: DetectorResult, slot: int, /) -> str:
+        """The text that users see."""
+        ...
 
 
-class AnomalyMarks(Generic[W]):
+class AnomalyMarks:
     """The active anomalies of the slots of `rings`, with their reasons. A reason keeps the values of the
     minute when the anomaly began, so that clients do not get an update for every degree."""
 
-    def __init__(self, rings: Rings, detectors: Sequence[Detector[W]], limit: int = MARK_LIMIT) -> None:
+    def __init__(self, rings: Rings, detectors: Sequence[Detector], limit: int = MARK_LIMIT) -> None:
         self._rings = rings
-        self._trackers = [(detector, AnomalyTracker(detector.hysteresis)) for detector in detectors]
+        self._detectors = tuple(detectors)
+        self._trackers = [AnomalyTracker(detector.hysteresis) for detector in detectors]
         self._limit = limit
         self._lives = np.zeros(0, np.int64)  # by slot, as of the last minute
         self._reasons: dict[int, dict[int, str]] = {}  # by slot and index of the detector
@@ -76,7 +81,9 @@ class AnomalyMarks(Generic[W]):
         before, self._lives = self._lives, self._rings.lives.copy()
         reused = np.flatnonzero(before != self._lives[: len(before)])
         free = [slot for slot in self._reasons if self._rings.keys[slot] is None]
-        for _, tracker in self._trackers:
+        for detector, tracker in zip(self._detectors, self._trackers, strict=True):
+            detector.grow_to(len(self._lives))
+            detector.reset(reused)
             tracker.grow_to(len(self._lives))
             tracker.reset(reused)
             tracker.reset(np.array(free, np.intp))
@@ -84,14 +91,19 @@ class AnomalyMarks(Generic[W]):
             self._forget(slot)
         return reused
 
-    def detect(self, here: slice, window: W) -> None:
-        for index, (detector, tracker) in enumerate(self._trackers):
-            began, ended = tracker.step(here, detector.find(window, tracker.active_in(here)))
-            for slot in began.tolist():
-                self._reasons.setdefault(slot, {})[index] = detector.describe(tracker, slot)
-                self._marked[slot] = self._rings.keys[slot]
-            for slot in ended.tolist():
-                self._end(slot, index)
+    def active(self, detector: Detector) -> Mask:
+        return self._trackers[self._detectors.index(detector)].active
+
+    def record(self, detector: Detector, result: DetectorResult) -> Slots:
+        """Returns the slots where an anomaly ended."""
+        index = self._detectors.index(detector)
+        began, ended = self._trackers[index].step(result)
+        for slot in began.tolist():
+            self._reasons.setdefault(slot, {})[index] = detector.describe(result, slot)
+            self._marked[slot] = self._rings.keys[slot]
+        for slot in ended.tolist():
+            self._end(slot, index)
+        return ended
 
     def _end(self, slot: int, index: int) -> None:
         reasons = self._reasons[slot]
@@ -121,67 +133,18 @@ class AnomalyMarks(Generic[W]):
         return found
 
 
-_MAX_NEIGHBOURS = 16  # of one model on one node: more are ignored
-_MIN_NEIGHBOURS = 3
-_GROUPS_AT_ONCE = 1000
-
-
-async def neighbour_temperatures(
-    groups: npt.NDArray[np.int64], temperature: Numbers, load: Numbers, tolerance: Numbers
-) -> Numbers:
-    """By row, the median of the others in its group whose `load` differs by at most `tolerance`; NaN if there
-    are too few."""
-    found = np.full(len(groups), np.nan, np.float32)
-    matrix = _rows_by_group(groups)
-    for start in range(0, len(matrix), _GROUPS_AT_ONCE):
-        await asyncio.sleep(0)
-        rows = matrix[start : start + _GROUPS_AT_ONCE]
-        present = rows >= 0
-        temperatures = np.where(present, temperature[rows], np.nan).astype(np.float32)
-        loads = np.where(present, load[rows], np.nan)
-        similar = np.abs(loads[:, :, None] - loads[:, None, :]) <= tolerance[rows][:, :, None]
-        similar &= ~np.eye(rows.shape[1], dtype=np.bool_)
-        others = np.broadcast_to(temperatures[:, None, :], similar.shape)
-        width = rows.shape[1]
-        found_baseline = baseline(others.reshape(-1, width), similar.reshape(-1, width))
-        median = np.where(found_baseline.minutes >= _MIN_NEIGHBOURS, found_baseline.median, np.nan)
-        found[rows[present]] = median.reshape(rows.shape)[present]
-    return found
-
-
-def _rows_by_group(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """A line for each group with its rows, padded with -1."""
-    if not len(groups):
-        return np.empty((0, 1), np.intp)
-    order = np.argsort(groups, kind="stable")
-    in_order = groups[order]
-    first = np.flatnonzero(np.r_[True, in_order[1:] != in_order[:-1]])
-    sizes = np.diff(np.r_[first, len(order)])
-    line = np.repeat(np.arange(len(first)), sizes)
-    place = np.arange(len(order)) - np.repeat(first, sizes)
-    width = int(min(sizes.max(), _MAX_NEIGHBOURS))
-    matrix = np.full((len(first), width), -1, np.intp)
-    fits = place < width
-    matrix[line[fits], place[fits]] = order[fits]
-    return matrix
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceReadings:
     """What detectors need of this minute that history does not contain, by row. Copied from the store in one
     step, because the store changes while slots are looked up."""
 
     rows: Rows
-    group: npt.NDArray[np.int64]  # equal for devices of the same model on the same node
-    temperature: Values
-    power: Values
-    power_limit: Values
+    node: npt.NDArray[np.int64]
     energy: Values  # joules, a counter
     taken_at: Values
     capacity: Values  # bytes
     ecc_uncorrected: Values
-    errors: Values
-    throttled: Mask
+    throttled: Mask  # by heat or by the power supply
     pods: Rows
     pod_device: npt.NDArray[np.intp]  # by row of `pods`, the row of its device here
 
@@ -195,21 +158,16 @@ class DeviceReadings:
 def read_devices(store: FleetStore) -> DeviceReadings:
     table = store.devices
     here = fresh_positions(table)
-    models = table.texts("model").texts
     pods, device = _pods_on(store, here)
     first = _firsts(store.pods, pods, device)  # a pod with two containers counts once
     pods, device = pods[first], device[first]
     return DeviceReadings(
         rows=rows_at(table, here, DEVICE_KEY),
-        group=table.nodes(here).astype(np.int64) * len(models) + table.column("model", here),
-        temperature=table.column("temperature_celsius", here),
-        power=table.column("power_watts", here),
-        power_limit=table.column("power_limit_watts", here),
+        node=table.nodes(here).astype(np.int64),
         energy=table.column("energy_joules", here),
         taken_at=table.column("taken_at", here),
         capacity=table.column("memory_total_bytes", here),
         ecc_uncorrected=table.column("ecc_uncorrected", here),
-        errors=table.column("errors", here),
         throttled=_throttled_by_fault(table)[table.column("throttled", here)],
         pods=rows_at(store.pods, pods, POD_KEY),
         pod_device=device,
@@ -277,187 +235,35 @@ def read_pods(store: FleetStore) -> PodReadings:
     return PodReadings(rows_at(table, here[first], POD_KEY), capacity, idle)
 
 
-_HOUR = 60  # minutes
-_MIN_RATE_SECONDS = 10.0  # between two readings of a counter
-
-
-class CounterIncreases:
-    """The increase of a counter over the last ERROR_MINUTES, by slot. A decrease is a reset of the
-    counter."""
+class PodPlacement:
+    """Which pods are on each device, by slot."""
 
     def __init__(self) -> None:
-        self._last = np.zeros(0)
-        self._increases = np.zeros((ERROR_MINUTES, 0), np.float32)
-        self._minute = 0
-
-    def grow_to(self, slots: int) -> None:
-        missing = slots - len(self._last)
-        if missing > 0:
-            self._last = np.concatenate([self._last, np.full(missing, np.nan)])
-            self._increases = np.concatenate(
-                [self._increases, np.zeros((ERROR_MINUTES, missing), np.float32)], axis=1
-            )
+        # (device slot << 32) + pod slot, sorted. Comparing 80,000 pairs with those of the minute before takes
+        # 6 ms.
+        self._pairs = np.zeros(0, np.int64)
 
     def reset(self, slots: Slots) -> None:
-        self._last[slots] = np.nan
-        self._increases[:, slots] = 0
+        self._pairs = self._pairs[~np.isin(self._pairs >> 32, slots)]
 
-    def begin(self, minute: int) -> None:
-        for passed in range(max(self._minute + 1, minute - ERROR_MINUTES + 1), minute + 1):
-            self._increases[passed % ERROR_MINUTES] = 0
-        self._minute = minute
-
-    def take(self, slots: Slots, counts: npt.NDArray[np.float64]) -> None:
-        increase = counts - self._last[slots]
-        self._increases[self._minute % ERROR_MINUTES, slots] = np.where(increase > 0, increase, 0)
-        self._last[slots] = np.where(np.isnan(counts), self._last[slots], counts)
-
-    def total(self, here: slice) -> Numbers:
-        """NaN where the counter was never read."""
-        total = self._increases[:, here].sum(axis=0)
-        return np.where(np.isnan(self._last[here]), np.nan, total).astype(np.float32)
-
-
-class MeanPower:
-    """Mean power of each minute of the last hour, from the device's energy counter: a single sample per
-    minute is misleading where the load comes in bursts."""
-
-    def __init__(self) -> None:
-        self._joules = np.zeros(0)
-        self._taken_at = np.zeros(0)
-        self._minute = 0
-        # 0 means absent: pages of zeros that are never written take no memory.
-        self._watts = np.zeros((_HOUR, 0), np.float32)
-
-    def grow_to(self, slots: int) -> None:
-        missing = slots - len(self._joules)
-        if missing > 0:
-            self._joules = np.concatenate([self._joules, np.full(missing, np.nan)])
-            self._taken_at = np.concatenate([self._taken_at, np.full(missing, np.nan)])
-            watts = np.zeros((_HOUR, slots), np.float32)
-            watts[:, : self._watts.shape[1]] = self._watts
-            self._watts = watts
-
-    def reset(self, slots: Slots) -> None:
-        self._joules[slots] = np.nan
-        self._watts[:, slots] = 0
-
-    def begin(self, minute: int) -> None:
-        for passed in range(max((self._minute or minute) + 1, minute - _HOUR + 1), minute + 1):
-            self._watts[passed % _HOUR] = 0
-        self._minute = minute
-
-    def take(self, slots: Slots, joules: npt.NDArray[np.float64], taken_at: npt.NDArray[np.float64]) -> None:
-        seconds = taken_at - self._taken_at[slots]
-        increase = joules - self._joules[slots]
-        valid = (seconds >= _MIN_RATE_SECONDS) & (increase > 0)  # a decrease is a reset of the counter
-        watts = np.where(valid, increase / np.where(valid, seconds, 1), 0)
-        self._watts[self._minute % _HOUR, slots] = watts
-        self._joules[slots] = joules
-        self._taken_at[slots] = taken_at
-
-    def window(self, here: slice, power: Window) -> Window:
-        """`power` contains the samples, which are used where there is no energy counter."""
-        places = np.arange(self._minute - _HOUR + 1, self._minute + 1) % _HOUR
-        watts = self._watts[places, here].T
-        return np.where(watts > 0, watts, power)
-
-
-class DeviceHistory:
-    """The past of devices that is not in the rings, by slot: errors, throttled minutes, and when the pods
-    changed. It is reset when a slot is reused for another device."""
-
-    def __init__(self) -> None:
-        self.mean_power = MeanPower()
-        self.memory_errors = CounterIncreases()
-        self.errors = CounterIncreases()
-        self._throttled = np.zeros(0, np.uint64)  # a bit per minute, newest lowest
-        self._minutes = np.zeros(0, np.int32)  # minutes with a reading
-        # The pods on each device: (device slot << 32) + pod slot, sorted. Comparing 80,000 pairs with those
-        # of the minute before takes 6 ms.
-        self._pods = np.zeros(0, np.int64)
-        self._has_pods = np.zeros(0, np.bool_)
-        self._pods_since = np.zeros(0, np.int64)  # minute
-
-    def grow_to(self, slots: int) -> None:
-        self.mean_power.grow_to(slots)
-        self.memory_errors.grow_to(slots)
-        self.errors.grow_to(slots)
-        missing = slots - len(self._minutes)
-        if missing > 0:
-            for name in ("_throttled", "_minutes", "_has_pods", "_pods_since"):
-                setattr(self, name, extend(getattr(self, name), missing))
-
-    def reset(self, slots: Slots) -> None:
-        self.mean_power.reset(slots)
-        self.memory_errors.reset(slots)
-        self.errors.reset(slots)
-        self._throttled[slots] = 0
-        self._minutes[slots] = 0
-        self._has_pods[slots] = False
-        self._pods = self._pods[~self._paired_with(slots)]
-
-    def begin(self, minute: int) -> None:
-        self.mean_power.begin(minute)
-        self.memory_errors.begin(minute)
-        self.errors.begin(minute)
-
-    def take_errors(
-        self, slots: Slots, memory: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
-    ) -> None:
-        """Drivers list only errors that occurred, so a missing number of errors with a code is 0."""
-        self.memory_errors.take(slots, memory)
-        self.errors.take(slots, np.nan_to_num(others))
-
-    def take_throttled(self, slots: Slots, throttled: Mask) -> None:
-        shifted = self._throttled[slots] << np.uint64(1)
-        self._throttled[slots] = shifted | throttled.astype(np.uint64)
-        self._minutes[slots] = np.minimum(self._minutes[slots] + 1, _HOUR)
-
-    def take_pods(self, slots: Slots, devices: Slots, pods: Slots, minute: int) -> None:
+    def changed(self, slots: Slots, devices: Slots, pods: Slots) -> Slots:
         """`slots` are the devices that were read; pod `pods[i]` is on device `devices[i]`. Pods without a
-        slot, for which history has no room, count as one pod."""
+        slot, for which history has no room, count as one pod. Returns the devices whose pods changed."""
         now = np.sort((devices << 32) + pods - NOWHERE)
         now = now[np.diff(now, prepend=-1) > 0]  # np.unique takes ten times as long
-        read = self._paired_with(slots)
-        changed = np.setxor1d(self._pods[read], now, assume_unique=True) >> 32
-        self._pods = np.concatenate([self._pods[~read], now])
-        self._pods_since[changed] = minute
-        self._has_pods[slots] = False
-        self._has_pods[devices] = True
-
-    def _paired_with(self, slots: Slots) -> Mask:
-        """Pairs of `_pods` that belong to one of these devices."""
-        chosen = np.zeros(len(self._minutes), np.bool_)
+        chosen = np.zeros(int(max(slots.max(initial=0), (self._pairs >> 32).max(initial=0))) + 1, np.bool_)
         chosen[slots] = True
-        return np.asarray(chosen[self._pods >> 32])
-
-    def throttled_now(self, here: slice) -> Mask:
-        return (self._throttled[here] & np.uint64(1)).astype(np.bool_)
-
-    def throttled_before(self, here: slice) -> Numbers:
-        """Share of throttled minutes before the recent ones; NaN if there are too few."""
-        before = np.bitwise_count(self._throttled[here] >> np.uint64(RECENT_MINUTES))
-        minutes = self._minutes[here] - RECENT_MINUTES
-        share = before / np.maximum(minutes, 1)
-        return np.where(minutes >= MIN_BASELINE_MINUTES, share, np.nan).astype(np.float32)
-
-    def same_pods(self, here: slice, minute: int) -> Numbers:
-        since = minute - self._pods_since[here]
-        return np.where(self._has_pods[here], since, np.nan).astype(np.float32)
+        read = chosen[self._pairs >> 32]
+        different = np.setxor1d(self._pairs[read], now, assume_unique=True) >> 32
+        self._pairs = np.concatenate([self._pairs[~read], now])
+        return different[np.diff(different, prepend=-1) > 0]
 
 
-_POD_DETECTORS: tuple[Detector[JobWindow], ...] = (StuckJobDetector(), LeakDetector())
-# In the order of their texts.
-_DEVICE_DETECTORS: tuple[Detector[DeviceWindow], ...] = (
-    MemoryErrorDetector(),
-    ErrorCodeDetector(),
-    OverheatingDetector(),
-    NeighbourTemperatureDetector(),
-    ThrottlingDetector(),
-    LowPowerDetector(),
-    *(DeviceJobDetector(job) for job in _POD_DETECTORS),
-)
+class JobDetectors(NamedTuple):
+    """For pods, and for devices whose pods are not measured."""
+
+    stuck: StuckJobDetector
+    leak: LeakDetector
 
 
 class Trends:
@@ -466,9 +272,26 @@ class Trends:
 
     def __init__(self, history: FleetHistory) -> None:
         self._history = history
-        self._devices = AnomalyMarks(history.devices, _DEVICE_DETECTORS)
-        self._pods = AnomalyMarks(history.pods, _POD_DETECTORS)
-        self._device_history = DeviceHistory()
+        self._of_pods = JobDetectors(StuckJobDetector(), LeakDetector())
+        self._of_devices = JobDetectors(StuckJobDetector(), LeakDetector())
+        self._memory_errors, self._overheating = MemoryErrorDetector(), OverheatingDetector()
+        self._throttling, self._low_power = ThrottlingDetector(), LowPowerDetector()
+        self._pods = AnomalyMarks(history.pods, self._of_pods)
+        # In the order of their texts.
+        self._devices = AnomalyMarks(
+            history.devices,
+            (
+                self._memory_errors,
+                self._overheating,
+                self._throttling,
+                self._low_power,
+                *self._of_devices,
+            ),
+        )
+        self._mean_power = MeanPower()
+        self._thermal = ThermalModel()
+        self._placement = PodPlacement()
+        self._updates = 0
         self._over_limit = False
 
     @property
@@ -486,79 +309,153 @@ class Trends:
         self._log_unmarked()
 
     async def _check_pods(self, store: FleetStore) -> Mask:
-        """Returns, by slot, which pods reported utilisation in the last hour."""
+        """Returns, by slot, which pods ever reported utilisation."""
         rings = self._history.pods
         readings = read_pods(store)
         slots = await readings.rows.slots(rings.find)
         self._pods.begin_minute()
         here = slots != NOWHERE
         by_slot = _SlotArray(len(rings.lives), slots[here])
-        capacity, idle = by_slot.put(readings.capacity[here]), by_slot.put(readings.idle_minutes[here])
-        measured = np.zeros(len(rings.lives), np.bool_)
-        for part, hour in _windows_by_slot(rings):
+        values = dict(zip(POD_FIELDS, _last_minute(rings), strict=True))
+        minute = JobMinute(
+            utilization=values["utilization_ratio"],
+            memory=values["memory_used_bytes"],
+            capacity=by_slot.put(readings.capacity[here]),
+            idle_minutes=by_slot.put(readings.idle_minutes[here]),
+        )
+        await self._check_jobs(self._pods, self._of_pods, minute)
+        return self._of_pods.stuck.ever_busy | (minute.utilization >= 0)
+
+    async def _check_jobs(
+        self, marks: AnomalyMarks, detectors: JobDetectors, values: JobMinute, judged: Mask | None = None
+    ) -> None:
+        stuck, leak = detectors
+        minute = self._history.devices.last
+        assert minute is not None
+        for detector, result in (
+            (stuck, stuck.find(values, marks.active(stuck))),
+            (leak, leak.find(minute, values)),
+        ):
             await asyncio.sleep(0)
-            values = dict(zip(POD_FIELDS, hour, strict=True))
-            window = JobWindow(
-                utilization=values["utilization_ratio"],
-                memory=values["memory_used_bytes"],
-                capacity=capacity[part],
-                idle_minutes=idle[part],
-            )
-            measured[part] = ~np.isnan(window.utilization).all(axis=1)
-            self._pods.detect(part, window)
-        return measured
+            marks.record(detector, result if judged is None else result.only(judged))
 
     async def _check_devices(self, store: FleetStore, measured_pods: Mask) -> None:
-        rings, past = self._history.devices, self._device_history
+        rings, thermal = self._history.devices, self._thermal
         minute = rings.last
         assert minute is not None
         readings = read_devices(store)
         slots = await readings.rows.slots(rings.find)
         pod_slots = await readings.pods.slots(self._history.pods.find)
-        neighbours = await _neighbour_temperatures(readings)
-        measured = readings.with_pods((pod_slots != NOWHERE) & _at(measured_pods, pod_slots))
+        of_measured_pods = readings.with_pods((pod_slots != NOWHERE) & _at(measured_pods, pod_slots))
+        await self._begin_devices(minute)
+        here = np.flatnonzero(slots != NOWHERE)
+        by_slot = _SlotArray(len(rings.lives), slots[here])
+        values = dict(zip(DEVICE_FIELDS, _last_minute(rings), strict=True))
+        self._place_pods(slots, readings.pod_device, pod_slots)
+
+        sampled = values["power_watts"][slots[here]].astype(np.float64)
+        mean_power = by_slot.put(
+            self._mean_power.take(slots[here], readings.energy[here], readings.taken_at[here], sampled)
+        )
+        temperature = values["temperature_celsius"]
+        thermal.take(slots[here], mean_power[slots[here]], temperature[slots[here]])
+        await self._check_temperature(slots[here], readings.node[here], temperature)
+        await self._check_power(slots, readings, pod_slots, mean_power, values["utilization_ratio"])
+
+        throttled = by_slot.put(readings.throttled[here])
+        active = self._devices.active(self._throttling)
+        self._devices.record(self._throttling, self._throttling.find(throttled, temperature, active))
+        await asyncio.sleep(0)
+        errors = by_slot.put(readings.ecc_uncorrected[here])
+        found = self._memory_errors.find(minute, ~np.isnan(throttled), errors.astype(np.float64))
+        self._devices.record(self._memory_errors, found)
+        await asyncio.sleep(0)
+        job = JobMinute(
+            utilization=values["utilization_ratio"],
+            memory=values["memory_used_bytes"],
+            capacity=by_slot.put(readings.capacity[here]),
+            idle_minutes=np.full(len(rings.lives), np.nan, np.float32),
+        )
+        unmeasured = ~(by_slot.put(of_measured_pods[here]) > 0)
+        await self._check_jobs(self._devices, self._of_devices, job, unmeasured)
+
+    async def _begin_devices(self, minute: int) -> None:
+        rings, thermal = self._history.devices, self._thermal
         reused = self._devices.begin_minute()
         await asyncio.sleep(0)
-        past.grow_to(len(rings.lives))
-        past.reset(reused)
+        self._mean_power.grow_to(len(rings.lives))
+        self._mean_power.reset(reused)
+        thermal.grow_to(len(rings.lives))
+        thermal.reset(reused)
+        self._placement.reset(reused)
         await asyncio.sleep(0)
-        pod_device_slots = slots[readings.pod_device]
-        placed = pod_device_slots != NOWHERE
-        here = slots != NOWHERE
-        slots = slots[here]
-        past.begin(minute)
-        past.mean_power.take(slots, readings.energy[here], readings.taken_at[here])
-        past.take_errors(slots, readings.ecc_uncorrected[here], readings.errors[here])
-        past.take_throttled(slots, readings.throttled[here])
-        past.take_pods(slots, pod_device_slots[placed], pod_slots[placed], minute)
-        by_slot = _SlotArray(len(rings.lives), slots)
-        limit, capacity = by_slot.put(readings.power_limit[here]), by_slot.put(readings.capacity[here])
-        neighbour_temperature, measured_by_pods = by_slot.put(neighbours[here]), by_slot.put(measured[here])
-        unknown = np.full(len(rings.lives), np.nan, np.float32)
-        seen = np.zeros(len(rings.lives), np.bool_)
-        seen[slots] = True
-        for part, hour in _windows_by_slot(rings):
+        thermal.begin(minute)
+        self._updates += 1
+        if self._updates == _FILLED_AT:
+            await self._fill_thermal(minute)
+
+    async def _fill_thermal(self, minute: int) -> None:
+        """History of before the start comes from a file or from stores."""
+        rings = self._history.devices
+        power, temperature = map(DEVICE_FIELDS.index, ("power_watts", "temperature_celsius"))
+        places = rings.places(minute - rings.length + 1, minute)
+        for number, page in enumerate(rings.pages):
             await asyncio.sleep(0)
-            values = dict(zip(DEVICE_FIELDS, hour, strict=True))
-            window = DeviceWindow(
-                seen=seen[part],
-                utilization=values["utilization_ratio"],
-                memory=values["memory_used_bytes"],
-                power=values["power_watts"],
-                mean_power=past.mean_power.window(part, values["power_watts"]),
-                temperature=values["temperature_celsius"],
-                capacity=capacity[part],
-                idle_minutes=unknown[part],
-                power_limit=limit[part],
-                throttled=past.throttled_now(part),
-                throttled_before=past.throttled_before(part),
-                same_pods=past.same_pods(part, minute),
-                measured_by_pods=measured_by_pods[part] == 1,
-                memory_errors=past.memory_errors.total(part),
-                errors=past.errors.total(part),
-                neighbour_temperature=neighbour_temperature[part],
+            filled = slice(number * rings.page_slots, (number + 1) * rings.page_slots)
+            self._thermal.fill(filled, page[places, power].T, page[places, temperature].T)
+
+    def _place_pods(self, slots: Slots, pod_device: Slots, pod_slots: Slots) -> None:
+        """Past minutes of a device do not count for the jobs of other pods."""
+        devices = slots[pod_device]
+        placed = devices != NOWHERE
+        changed = self._placement.changed(slots[slots != NOWHERE], devices[placed], pod_slots[placed])
+        for detector in (self._low_power, *self._of_devices):
+            detector.reset(changed)
+
+    async def _check_temperature(
+        self, slots: Slots, nodes: npt.NDArray[np.int64], temperature: Numbers
+    ) -> None:
+        frozen = self._devices.active(self._overheating)
+        lines = _slots_of(lines_of(nodes), slots)
+        await asyncio.sleep(0)
+        due = lines[self._thermal.due(lines, frozen)]
+        for start in range(0, len(due), _NODES_FITTED_AT_ONCE):
+            await asyncio.sleep(0)
+            self._thermal.fit(due[start : start + _NODES_FITTED_AT_ONCE], frozen)
+        excess = np.full(len(temperature), np.nan, np.float32)
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            await asyncio.sleep(0)
+            part = lines[start : start + _LINES_AT_ONCE]
+            excess[part[part >= 0]] = self._thermal.excess(part)[part >= 0]
+        await asyncio.sleep(0)
+        ended = self._devices.record(
+            self._overheating, self._overheating.find(temperature, excess, self._thermal.spread, frozen)
+        )
+        self._overheating.reset(ended)
+        self._thermal.forget_fit(ended)
+        await asyncio.sleep(0)
+
+    async def _check_power(
+        self, slots: Slots, readings: DeviceReadings, pod_slots: Slots, power: Numbers, utilization: Numbers
+    ) -> None:
+        alone = np.bincount(readings.pod_device, minlength=len(slots))[readings.pod_device] == 1
+        devices = slots[readings.pod_device]
+        here = np.flatnonzero(alone & (devices != NOWHERE) & (pod_slots != NOWHERE))
+        lines = _slots_of(lines_of(pod_slots[here]), devices[here])
+        others = np.full(len(power), np.nan, np.float32)
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            await asyncio.sleep(0)
+            part = lines[start : start + _LINES_AT_ONCE]
+            present = part >= 0
+            found = self._low_power.power_of_others(
+                np.where(present, power[part], np.nan), np.where(present, utilization[part], np.nan)
             )
-            self._devices.detect(part, window)
+            others[part[present]] = found[present]
+        await asyncio.sleep(0)
+        active = self._devices.active(self._low_power)
+        ended = self._devices.record(self._low_power, self._low_power.find(power, others, active))
+        self._low_power.reset(ended)
+        await asyncio.sleep(0)
 
     def _log_unmarked(self) -> None:
         unmarked = self._devices.unmarked + self._pods.unmarked
@@ -571,10 +468,18 @@ def _at(by_slot: Mask, slots: Slots) -> Mask:
     return by_slot[slots] if len(by_slot) else np.zeros(len(slots), np.bool_)
 
 
-async def _neighbour_temperatures(readings: DeviceReadings) -> Numbers:
-    temperature, power = readings.temperature.astype(np.float32), readings.power.astype(np.float32)
-    tolerance = similar_power(readings.power_limit, readings.power).astype(np.float32)
-    return await neighbour_temperatures(readings.group, temperature, power, tolerance)
+def _slots_of(lines: Slots, slots: Slots) -> Slots:
+    """Lines of rows as lines of their slots, padded with -1."""
+    return np.where(lines >= 0, slots[lines], NOWHERE) if len(slots) else lines
+
+
+def _last_minute(rings: Rings) -> npt.NDArray[np.float32]:
+    """Fields x slots."""
+    assert rings.last is not None
+    place = rings.last % rings.length
+    if not rings.pages:
+        return np.empty((len(rings.fields), 0), np.float32)
+    return np.concatenate([page[place] for page in rings.pages], axis=1)
 
 
 async def _mark(store: FleetStore, kind: Literal["device", "pod"], texts: Mapping[Key, str | None]) -> None:
@@ -595,16 +500,3 @@ class _SlotArray:
         by_slot = np.full(self._length, np.nan, np.float32)
         by_slot[self._slots] = values
         return by_slot
-
-
-def _windows_by_slot(rings: Rings) -> Iterator[tuple[slice, list[Window]]]:
-    """Some of the slots in use at a time, with a window of the last hour for each field."""
-    assert rings.last is not None
-    places = rings.places(rings.last - rings.length + 1, rings.last + 1)
-    for number, page in enumerate(rings.pages):
-        start = number * rings.page_slots
-        for first in range(0, min(rings.page_slots, rings.slots - start), _SLOTS_AT_ONCE):
-            end = min(first + _SLOTS_AT_ONCE, rings.slots - start)
-            hour = page[places, :, first:end]
-            windows = [np.ascontiguousarray(hour[:, field].T) for field in range(len(rings.fields))]
-            yield slice(start + first, start + end), windows

@@ -1,0 +1,1 @@
+EVALUATION = 0
