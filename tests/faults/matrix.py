@@ -88,6 +88,8 @@ def _sink(sink: str, reason: str) -> tuple[str, ...]:
 
 
 _AGENT = "tests/agent/test_faults.py::"
+_ERRORS = "tests/agent/test_errors_over_restart.py::"
+_LASTING = "tests/vendors/test_lasting_errors.py::"
 _RUNNER = "tests/agent/test_runner.py::"
 _TOOL = "tests/vendors/common/test_tool.py::"
 _PODS = "tests/agent/test_attribution.py::"
@@ -110,7 +112,10 @@ MATRIX: tuple[Fault, ...] = (
         counted=_reader("timeout"),
         collections=3,
         stale=Stale.ONE,
-        shown_by=(_RUNNER + "test_only_the_hung_device_is_stale_and_it_is_not_read_until_its_call_returns",),
+        shown_by=(
+            _RUNNER + "test_only_the_hung_device_is_stale_and_it_is_not_read_until_its_call_returns",
+            _LASTING + "test_the_firmware_error_of_a_gpu_that_hangs_stays",
+        ),
     ),
     Fault(
         name="library-hangs",
@@ -664,12 +669,16 @@ MATRIX: tuple[Fault, ...] = (
         name="sigkill",
         part=Part.SIGNAL,
         broken="SIGKILL at any time",
-        stays="the next agent starts normally",
+        stays="the next agent starts normally; with a state folder, lasting errors of devices are kept",
         told="`accelscope_start_timestamp_seconds`",
         seconds=3,
         site=Site.TOOL,
         probed=False,
-        shown_by=(_LABELS + "test_files_of_a_killed_writer_are_removed_with_the_next_write",),
+        shown_by=(
+            _LABELS + "test_files_of_a_killed_writer_are_removed_with_the_next_write",
+            _ERRORS + "test_the_error_stays_after_a_restart_and_ends_with_a_reset",
+            _ERRORS + "test_with_a_damaged_file_it_is_unknown",
+        ),
     ),
 )
 

@@ -82,7 +82,7 @@ def _values(command: str, metavar: str) -> tuple[str, ...]:
 
             return tuple(FaultKind)
         case "simulate fleet-fault", "KIND":
-            from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind  # noqa: PLC0415
+            from accelscope.simulate.fleet.faults import NODE_FAULTS, FleetFaultKind  # noqa: PLC0415
 
-            return (*FleetFaultKind, *DEVICE_FAULTS)
+            return (*FleetFaultKind, *NODE_FAULTS)
     return ()

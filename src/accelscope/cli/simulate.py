@@ -26,7 +26,7 @@ from accelscope.simulate import (
 )
 from accelscope.simulate.fleet.description import DESCRIPTION, FleetSpec, load_fleet, made_fleet
 from accelscope.simulate.fleet.faults import (
-    DEVICE_FAULTS,
+    NODE_FAULTS,
     FleetFault,
     FleetFaultKind,
     read_faults,
@@ -124,7 +124,7 @@ def add_parsers(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_fault_parser(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     meanings: dict[str, str] = {kind: kind.meaning for kind in FleetFaultKind}
-    meanings |= {kind: kind.meaning for kind in DEVICE_FAULTS}
+    meanings |= {kind: kind.meaning for kind in NODE_FAULTS}
     width = max(map(len, meanings))
     kinds = "\n".join(f"  {kind:<{width}}  {meaning}" for kind, meaning in meanings.items())
     fault = actions.add_parser(

@@ -5,7 +5,7 @@ when they are first read until they are removed. Counters that a fault increases
 decrease when it ends, so the log contains all past faults with their times.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -23,6 +23,10 @@ class FaultKind(StrEnum):
     THROTTLED = "throttled"
     ECC_STORM = "ecc_storm"
     XID = "xid"
+    RESET = "reset"
+    # the whole node, at one moment
+    DRIVER_RELOAD = "driver_reload"
+    REBOOT = "reboot"
     # the vendor's library and driver
     LIBRARY_HANG = "library_hang"
     LIBRARY_MISSING = "library_missing"
@@ -59,6 +63,9 @@ _MEANINGS = {
     FaultKind.THROTTLED: "the device throttles for one reason (--cause), without being hot",
     FaultKind.ECC_STORM: "memory errors keep occurring, and the driver remaps rows or retires pages",
     FaultKind.XID: "the driver reports one XID (--code, default 31)",
+    FaultKind.RESET: "the device is reset: its counters restart, and what a reset ends is over",
+    FaultKind.DRIVER_RELOAD: "the driver is loaded again: like a reset of all its devices",
+    FaultKind.REBOOT: "the node has rebooted: like a reload of all drivers, with a new boot id",
     FaultKind.LIBRARY_HANG: "every call of the library blocks, opening it included",
     FaultKind.LIBRARY_MISSING: "the library's file is gone",
     FaultKind.DRIVER_NOT_LOADED: "the kernel module is not loaded",
@@ -81,8 +88,15 @@ _OF_DEVICE = frozenset(
         FaultKind.THROTTLED,
         FaultKind.ECC_STORM,
         FaultKind.XID,
+        FaultKind.RESET,
     }
 )
+# Events at one moment: they lie in the past as soon as they have begun.
+RESTARTS = frozenset({FaultKind.RESET, FaultKind.DRIVER_RELOAD, FaultKind.REBOOT})
+_ENDED_BY: Mapping[FaultKind, frozenset[FaultKind]] = {
+    FaultKind.RESET_REQUIRED: RESTARTS,
+    FaultKind.LOST: frozenset({FaultKind.REBOOT}),
+}
 TOOL_FAULTS = frozenset(kind for kind in FaultKind if kind.startswith("tool_"))
 
 
@@ -135,6 +149,20 @@ def lasted(faults: Iterable[Fault], kind: FaultKind, at: float) -> tuple[float, 
     return tuple(fault.seconds(at) for fault in faults if fault.kind is kind and fault.begin <= at)
 
 
+def last_restart(faults: Iterable[Fault], at: float) -> float | None:
+    """When the counters of a device were last restarted."""
+    return max((f.begin for f in faults if f.kind in RESTARTS and f.begin <= at), default=None)
+
+
+def _ended_by_restarts(fault: Fault, faults: Iterable[Fault]) -> Fault:
+    """The fault, with its end at the first later event that ends it."""
+    enders = _ENDED_BY.get(fault.kind, frozenset())
+    ends = [other.begin for other in faults if other.kind in enders and other.begin >= fault.begin]
+    if fault.until is not None:
+        ends.append(fault.until)
+    return replace(fault, until=min(ends)) if ends else fault
+
+
 TimedFaultT = TypeVar("TimedFaultT", bound=TimedFault)
 
 
@@ -173,12 +201,24 @@ class FaultLog(TimedFaultLog[Fault]):
 
     def of_vendor(self, vendor: str) -> "FaultLog":
         def own(faults: Iterable[Fault]) -> Iterable[Fault]:
-            return (fault for fault in faults if fault.vendor in (None, vendor))
+            return (
+                fault for fault in faults if fault.vendor in (None, vendor) or fault.kind is FaultKind.REBOOT
+            )
 
         return FaultLog(own(self._described), own(self._set))
 
     def of_device(self, device: int) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.faults if fault.device == device)
+        """Its faults, and the restarts of its driver and node."""
+        own = [
+            fault
+            for fault in self.faults
+            if fault.device == device or (fault.device is None and fault.kind in RESTARTS)
+        ]
+        return tuple(_ended_by_restarts(fault, own) for fault in own)
+
+    def restarts(self, at: float, kinds: Collection[FaultKind]) -> int:
+        """The number of events up to a time."""
+        return sum(fault.kind in kinds and fault.begin <= at for fault in self.faults)
 
     def active(self, at: float) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if fault.active(at))

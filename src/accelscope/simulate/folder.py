@@ -8,6 +8,7 @@ must hang, a BlockingFile.
 
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -177,6 +178,17 @@ class Tree:
                 written[name] = content
         for name in written.keys() - wanted.keys():
             self._remove(name)
+
+    def remake(self, name: str) -> None:
+        """Replaces a folder by another one with the same files, as when the kernel makes it again."""
+        path = self._root / name
+        if not path.is_dir():
+            return
+        scratch, old = _scratch(path), _scratch(path.with_name(f"{path.name}.old"))
+        shutil.copytree(path, scratch, symlinks=True)
+        path.rename(old)
+        scratch.rename(path)
+        shutil.rmtree(old)
 
     def renew(self, changed: Mapping[str, str]) -> None:
         """Replaces the text of existing files; all others stay."""

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from accelscope.config.document import read_each
 from accelscope.simulate.description import read_fault, read_node, read_yaml
-from accelscope.simulate.faults import Fault, FaultLog, fault_document
+from accelscope.simulate.faults import Fault, FaultKind, FaultLog, fault_document
 from accelscope.simulate.folder import Content, LockedFolder, Tree, copy_program, write_text
 from accelscope.simulate.pods import homes, pods_of
 from accelscope.simulate.spec import Description, DescriptionError, NodeSpec, Options, Pauses
@@ -121,6 +121,7 @@ class SimulatedNode:
         self._callbacks: list[Callable[[], None]] = []
         self._tree = Tree(self.folder, ("proc", "sys", "dev", "opt", "state"))
         self._faults = FaultLog(spec.faults)
+        self._loads: dict[str, int] = {}  # of each vendor's driver, when last written
         self._faults_error: str | None = None  # the last error of faults.yaml
         self._at = 0.0
         self._epoch = _STILL_EPOCH
@@ -194,7 +195,8 @@ class SimulatedNode:
         self._at = at
         self._observe_faults(at)
         running = [load for load in self._hosts if load.runs_at(at)]
-        proc = proc_files(self.spec.seed, self._epoch, at, running, self._homes)
+        reboots = self._faults.restarts(at, {FaultKind.REBOOT})
+        proc = proc_files(self.spec.seed, self._epoch, at, running, self._homes, reboots=reboots)
         files: dict[str, Content] = {f"proc/{name}": text for name, text in proc.items()}
         for name, driver in self._drivers.items():
             instant = self._instant(name)
@@ -204,6 +206,16 @@ class SimulatedNode:
         memory = {"at": at, "epoch": self._epoch, "faults": noted}
         files["state/memory.json"] = json.dumps(memory) + "\n"
         self._tree.bring_to(files)
+        for name in self._drivers:
+            self._load_module(name, at)
+
+    def _load_module(self, vendor: str, at: float) -> None:
+        """After a reload of the driver, the folder of its module is another one."""
+        loads = self._faults.of_vendor(vendor).restarts(at, {FaultKind.DRIVER_RELOAD, FaultKind.REBOOT})
+        module = simulated_vendor(vendor).module
+        if module and loads > self._loads.get(vendor, loads):
+            self._tree.remake(f"sys/module/{module}")
+        self._loads[vendor] = loads
 
     def _observe_faults(self, at: float) -> None:
         """While the file is invalid, the last valid faults stay in force."""

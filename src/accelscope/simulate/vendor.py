@@ -221,6 +221,7 @@ class SimulatedVendor:
     node_labels: Mapping[str, str] = field(default_factory=dict)
     # Reads the vendor's own keys of a process; the result is `ProcessSpec.own`.
     read_process: Callable[[Section, Any, tuple[int, ...]], Hashable] | None = None
+    module: str = ""  # of the kernel; loaded again by `driver_reload`
     shares_devices: bool = False  # pods may have `replicas` or a `hami` share of a device
     driver_pod: DriverPod | None = None
 

@@ -251,14 +251,21 @@ SECRET_ARGUMENT = "--api-key=not-to-be-published"  # noqa: S105  made up, and me
 
 
 def proc_files(
-    seed: int, epoch: float, at: float, running: Iterable[HostLoad], homes: Mapping[int, ContainerHome]
+    seed: int,
+    epoch: float,
+    at: float,
+    running: Iterable[HostLoad],
+    homes: Mapping[int, ContainerHome],
+    *,
+    reboots: int = 0,
 ) -> dict[str, Content]:
     """Paths under `/proc` and their content. `epoch` is the wall-clock time of simulated time 0; `homes` is
-    by workload."""
+    by workload. A reboot changes the boot id; uptime and processes go on."""
     uptime = uptime_at_start(seed)
     files: dict[str, Content] = {
         "stat": _node_stat(boot_time(seed, epoch)),
         "uptime": f"{uptime + int(at):.2f} 0.00\n",
+        "sys/kernel/random/boot_id": f"{spec.uuid(seed, 'boot', reboots)}\n",
     }
     for load in running:
         for name, text in _process_files(seed, load, at, homes.get(load.process.workload)):

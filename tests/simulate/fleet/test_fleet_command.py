@@ -12,7 +12,7 @@ import yaml
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.cli import simulate
-from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind
+from accelscope.simulate.fleet.faults import NODE_FAULTS, FleetFaultKind
 
 
 def command(*words: object) -> int:
@@ -41,7 +41,7 @@ def test_a_fleet_runs_until_it_is_stopped(tmp_path: Path, capsys: pytest.Capture
         capsys.readouterr()
         assert command("fleet-fault", tmp_path, "hot", *where, "--device", 1, "--clear") == 0
         assert capsys.readouterr().out == "set: api_slow of oslo-1\n"
-        known = ", ".join(sorted({*FleetFaultKind, *DEVICE_FAULTS}))
+        known = ", ".join(sorted({*FleetFaultKind, *NODE_FAULTS}))
         for fault, problem in (
             (("sad",), f'KIND: "sad" is not one of {known}'),
             (("hot",), "--cluster: missing; expected one of berlin-1, oslo-1"),

@@ -4,7 +4,7 @@ import pytest
 from tests.repository import REPOSITORY
 
 from accelscope.simulate.fleet.description import fleet_text, made_fleet, read_fleet
-from accelscope.simulate.fleet.faults import DEVICE_FAULTS, FleetFaultKind
+from accelscope.simulate.fleet.faults import NODE_FAULTS, FleetFaultKind
 from accelscope.simulate.fleet.recording import MAX_NODES, Identities, tag_of
 from accelscope.simulate.spec import DescriptionError
 
@@ -85,4 +85,4 @@ def test_every_node_has_a_tag_of_its_own() -> None:
 
 def test_every_fault_is_documented() -> None:
     page = (REPOSITORY / "docs" / "simulate.md").read_text()
-    assert [kind for kind in (*FleetFaultKind, *DEVICE_FAULTS) if f"`{kind}`" not in page] == []
+    assert [kind for kind in (*FleetFaultKind, *NODE_FAULTS) if f"`{kind}`" not in page] == []

@@ -113,7 +113,11 @@ class AgentSession:
         )
         runners = [
             Runner(
-                open_reader(Vendor(name), options), deadlines=deadlines, changed=changed, clock=self._clock
+                open_reader(Vendor(name), options),
+                deadlines=deadlines,
+                changed=changed,
+                paths=settings.paths,
+                clock=self._clock,
             )
             for name in node.spec.vendors
         ]

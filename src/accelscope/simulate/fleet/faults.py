@@ -10,13 +10,16 @@ from typing import Any
 from accelscope.config.document import read_each
 from accelscope.config.values import Choice, Decimal, Text, shown
 from accelscope.simulate.description import read_fault, read_yaml
-from accelscope.simulate.faults import Fault, FaultKind, TimedFault, TimedFaultLog
+from accelscope.simulate.faults import RESTARTS, Fault, FaultKind, TimedFault, TimedFaultLog
 from accelscope.simulate.folder import write_text
 from accelscope.simulate.spec import Description, DescriptionError, NodeSpec
 from accelscope.vendors import declarations
 
-# Throttling for one of a vendor's causes is for readers of single nodes.
-DEVICE_FAULTS = tuple(kind for kind in FaultKind if kind.of_device and kind is not FaultKind.THROTTLED)
+# Faults of a simulated node that a fleet has too: those of devices, and what ends them. Throttling for one of
+# a vendor's causes is for readers of single nodes.
+NODE_FAULTS = tuple(
+    kind for kind in FaultKind if (kind.of_device or kind in RESTARTS) and kind is not FaultKind.THROTTLED
+)
 FILE = "faults.yaml"  # of a fleet's folder
 _DEFAULT_SECONDS = 5.0
 _LONGEST_IDLE_SECONDS = 86_400  # before the fleet was started
@@ -24,7 +27,7 @@ _DEFAULT_SCHEMA = "2.0"
 
 
 class FleetFaultKind(StrEnum):
-    """In addition to the device faults of a simulated node (`FaultKind`)."""
+    """In addition to those of a simulated node (`NODE_FAULTS`)."""
 
     IDLE = "idle"
     NODE_GONE = "node_gone"
@@ -90,10 +93,10 @@ class FleetFault(TimedFault):
     seconds: float | None = None
     schema: str | None = None
 
-    def as_device_fault(self, delay: float) -> Fault | None:
-        """The fault as one of a simulated node, with `delay` added to its times; None: it is not of a
-        device."""
-        if self.kind not in DEVICE_FAULTS:
+    def as_node_fault(self, delay: float) -> Fault | None:
+        """The fault as one of a simulated node, with `delay` added to its times; None: a simulated
+        node has no such fault."""
+        if self.kind not in NODE_FAULTS:
             return None
         return Fault(
             kind=FaultKind(self.kind),
@@ -130,7 +133,7 @@ Nodes = Mapping[str, Mapping[str, NodeSpec]]  # by cluster and name
 
 def read_fleet_fault(section: Description, nodes: Nodes) -> FleetFault:
     """Raises DescriptionError."""
-    kind = str(section.require("kind", Choice(*sorted({*FleetFaultKind, *DEVICE_FAULTS}))))
+    kind = str(section.require("kind", Choice(*sorted({*FleetFaultKind, *NODE_FAULTS}))))
     cluster = section.require("cluster", Choice(*nodes))
     name = section.raw("node")
     if kind in tuple(FleetFaultKind) and FleetFaultKind(kind).of_cluster:
@@ -141,7 +144,7 @@ def read_fleet_fault(section: Description, nodes: Nodes) -> FleetFault:
     if spec is None:
         got = "" if name is None else f"; got {shown(name)}"
         raise section.error("node", f"{kind} needs a node of {cluster}{got}")
-    if kind in DEVICE_FAULTS:
+    if kind in NODE_FAULTS:
         part = section.part(("vendor", "device", "code", "from", "until"), kind=kind)
         of_device = read_fault(part, spec.vendors)
         return FleetFault(

@@ -404,7 +404,7 @@ class FleetNode:
         self._changes += 1
         self.faults = faults
         self._reading.tick = -1
-        needs_agent = any(f.kind == FleetFaultKind.IDLE or f.as_device_fault(0.0) is not None for f in faults)
+        needs_agent = any(f.kind == FleetFaultKind.IDLE or f.as_node_fault(0.0) is not None for f in faults)
         if needs_agent and self._own_from is None:
             self._own_from = self.tick(at)
 
@@ -501,7 +501,7 @@ class FleetNode:
         return _OwnAgent(session, idle, tick, at, delay, moving, offsets, first)
 
     def _device_faults(self, delay: float) -> list[Fault]:
-        faults = (fault.as_device_fault(delay) for fault in self.faults)
+        faults = (fault.as_node_fault(delay) for fault in self.faults)
         return [fault for fault in faults if fault is not None]
 
     def _pauses(self, delay: float) -> dict[str, Pauses]:

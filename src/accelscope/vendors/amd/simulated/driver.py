@@ -146,6 +146,9 @@ VENDOR = SimulatedVendor(
                 FaultKind.HOT,
                 FaultKind.THROTTLED,
                 FaultKind.ECC_STORM,
+                FaultKind.RESET,
+                FaultKind.DRIVER_RELOAD,
+                FaultKind.REBOOT,
                 FaultKind.DRIVER_NOT_LOADED,
                 *TOOL_FAULTS,
             }
@@ -154,6 +157,7 @@ VENDOR = SimulatedVendor(
         causes=THROTTLE_CAUSES,
         tools=TOOLS,
     ),
+    module="amdgpu",
     settings={"amd_smi_path": "bin/amd-smi", "rocm_smi_path": "bin/rocm-smi"},
     node_labels={"feature.node.kubernetes.io/amd-gpu": "true"},
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import spec as identity
-from accelscope.simulate.faults import Fault, FaultKind, lasted
+from accelscope.simulate.faults import Fault, FaultKind, last_restart, lasted
 from accelscope.simulate.spec import numa_node
 from accelscope.simulate.vendor import SimulatedHost
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw, uptime_at_start
@@ -352,7 +352,7 @@ class GpuDynamics:
             junction_millicelsius=round(edge + 4 + 10 * load) * 1000,
             memory_millicelsius=round(edge * 0.93) * 1000,
             power_microwatts=int(self._power.mean(at)) * 1_000_000,
-            energy_microjoules=int(1e6 * (self._power.joules(at) + self._between(1e6, 9e8, "energy"))),
+            energy_microjoules=self._energy(at, last_restart(faults, at)),
             sclk_mhz=clock * 6 // 10 if causes else clock,
             mclk_mhz=card.mclk_mhz[-1] if load > _BUSY else card.mclk_mhz[0],
             millivolts=card.gfx_millivolts,
@@ -371,6 +371,10 @@ class GpuDynamics:
             xgmi=tuple(self._link(peer, at) for peer in self._peers),
             parts=parts,
         )
+
+    def _energy(self, at: float, restart: float | None) -> int:
+        before = self._between(1e6, 9e8, "energy") if restart is None else -self._power.joules(restart)
+        return int(1e6 * (self._power.joules(at) + before))
 
     def _celsius(self, at: float) -> float:
         ambient = self._gpu.spec.ambient_celsius
@@ -424,12 +428,14 @@ class GpuDynamics:
         return 0 if celsius < 45 else min(100, round((celsius - 45) * 2.2) + 18)
 
     def _errors(self, at: float, faults: Sequence[Fault]) -> dict[str, tuple[int, int]]:
-        storms = _storms(faults, at)
-        corrected = sum(int(seconds * _STORM_CORRECTED_PER_SECOND) for seconds in storms)
-        uncorrected = sum(int(seconds // _STORM_SECONDS_PER_UNCORRECTED) for seconds in storms)
+        """The driver counts since it was loaded; a reset of the GPU does not change the counts."""
+        loads = [fault for fault in faults if fault.kind is not FaultKind.RESET]
+        load = last_restart(loads, at)
+        uncorrected, corrected = _storm_errors(faults, at)
+        before = (0, 0) if load is None else _storm_errors(faults, load)
         counts = dict.fromkeys(self._gpu.card.ras_blocks, (0, 0))
         if "umc" in counts:
-            counts["umc"] = (uncorrected, corrected)
+            counts["umc"] = (uncorrected - before[0], corrected - before[1])
         return counts
 
     def _part(self, part: Part, at: float) -> PartReading:
@@ -471,6 +477,13 @@ def _load_of(gpu: Gpu, placements: Sequence[Placement]) -> DeviceLoad:
 
 def _cause(fault: Fault) -> str | None:
     return "socket_thermal" if fault.kind is FaultKind.HOT else fault.cause
+
+
+def _storm_errors(faults: Sequence[Fault], at: float) -> tuple[int, int]:
+    """Uncorrected and corrected errors."""
+    storms = _storms(faults, at)
+    corrected = sum(int(seconds * _STORM_CORRECTED_PER_SECOND) for seconds in storms)
+    return sum(int(seconds // _STORM_SECONDS_PER_UNCORRECTED) for seconds in storms), corrected
 
 
 def _storms(faults: Sequence[Fault], at: float) -> tuple[float, ...]:

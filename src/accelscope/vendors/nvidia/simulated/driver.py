@@ -169,6 +169,9 @@ VENDOR = SimulatedVendor(
                 FaultKind.RESET_REQUIRED,
                 FaultKind.HOT,
                 FaultKind.ECC_STORM,
+                FaultKind.RESET,
+                FaultKind.DRIVER_RELOAD,
+                FaultKind.REBOOT,
                 FaultKind.XID,
                 FaultKind.LIBRARY_HANG,
                 FaultKind.LIBRARY_MISSING,
@@ -183,6 +186,7 @@ VENDOR = SimulatedVendor(
     ),
     settings={"nvml_library": "lib/libnvidia-ml.so.1", "nvidia_smi_path": "bin/nvidia-smi"},
     node_labels={"nvidia.com/gpu.present": "true"},
+    module="nvidia",
     shares_devices=True,
     driver_pod=DRIVER_POD,
 )

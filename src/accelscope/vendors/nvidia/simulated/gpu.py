@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from accelscope.simulate import spec as identity
-from accelscope.simulate.faults import Fault, FaultKind, lasted
+from accelscope.simulate.faults import Fault, FaultKind, last_restart, lasted
 from accelscope.simulate.workload import DeviceLoad, Placement, PowerDraw
 from accelscope.vendors.nvidia.simulated.spec import (
     COMPUTE_SLICES,
@@ -313,6 +313,7 @@ class GpuDynamics:
         transmit, receive = (self._between(low, high, name) * 1e9 for low, high, name in _PCIE_GB_PER_SECOND)
         fan = self._fan_percent(temperature)
         retired = self._storm_rows(at, faults) if card.ecc and not card.row_remapping else None
+        restart = last_restart(faults, at)
         return GpuReading(
             gpu=gpu,
             index=index,
@@ -329,7 +330,7 @@ class GpuDynamics:
             memory_temperature_celsius=round(temperature * 0.92) if card.temperature.memory_max else None,
             power_average_milliwatts=int(1000 * average),
             power_instant_milliwatts=int(1000 * self._power.now(at)),
-            energy_millijoules=self._energy(at),
+            energy_millijoules=self._energy(at, restart),
             sm_clock_mhz=sm_clock,
             memory_clock_mhz=card.clocks.max_memory if busy else card.clocks.idle_memory,
             video_clock_mhz=card.clocks.max_video * sm_clock // card.clocks.max_sm // 15 * 15,
@@ -341,13 +342,13 @@ class GpuDynamics:
             pcie_receive_kb_per_second=int(receive * mean / 1000),
             pcie_transmit_bytes=self._counted("pcie tx", transmit, at),
             pcie_receive_bytes=self._counted("pcie rx", receive, at),
-            pcie_replays=int(self._between(0, 3, "replays") + at * self._between(0, 0.002, "replay rate")),
+            pcie_replays=self._replays(at) if restart is None else self._replays(at) - self._replays(restart),
             clock_event_reasons=self._reasons(average, busy=busy, hot=hot),
             thermal_violation_nanoseconds=int(1e9 * sum(lasted(faults, FaultKind.HOT, at))),
-            ecc=self._ecc(at, faults) if card.ecc else None,
-            remapping=self._remapping(at, faults) if card.row_remapping else None,
+            ecc=self._ecc(at, faults, restart) if card.ecc else None,
+            remapping=self._remapping(at, faults, restart) if card.row_remapping else None,
             retired_pages=None if retired is None else (0, retired),
-            retirement_pending=bool(retired),
+            retirement_pending=bool(retired) and self._has_new_rows(at, faults, restart),
             links=tuple(self._link(link, at) for link in range(gpu.links)),
             activity=_activity(self._load, at) if card.gpm else (),
             instance_activity=self._instance_activity(at) if card.gpm else (),
@@ -380,8 +381,13 @@ class GpuDynamics:
             return SW_POWER_CAP
         return 0 if busy else GPU_IDLE
 
-    def _energy(self, at: float) -> int:
+    def _energy(self, at: float, restart: float | None) -> int:
+        if restart is not None:
+            return int(1000 * (self._power.joules(at) - self._power.joules(restart)))
         return int(1000 * (self._between(1e6, 5e8, "energy") + self._power.joules(at)))
+
+    def _replays(self, at: float) -> int:
+        return int(self._between(0, 3, "replays") + at * self._between(0, 0.002, "replay rate"))
 
     def _counted(self, name: str, per_second_at_full_load: float, at: float) -> int:
         return int(self._between(1e9, 1e12, name) + per_second_at_full_load * self._load.total(at))
@@ -450,13 +456,12 @@ class GpuDynamics:
             crc_errors=int(at * self._between(0, 0.0005, f"link {link} crc")) if active else 0,
         )
 
-    def _ecc(self, at: float, faults: Sequence[Fault]) -> EccReading:
-        storms = lasted(faults, FaultKind.ECC_STORM, at)
-        corrected = sum(12 + int(_STORM_CORRECTED_PER_SECOND * seconds) for seconds in storms)
-        uncorrected = sum(1 + int(seconds / _STORM_SECONDS_PER_UNCORRECTED) for seconds in storms)
+    def _ecc(self, at: float, faults: Sequence[Fault], restart: float | None) -> EccReading:
+        corrected, uncorrected = _storm_errors(faults, at)
+        before = (0, 0) if restart is None else _storm_errors(faults, restart)
         return EccReading(
-            volatile_corrected=corrected,
-            volatile_uncorrected=uncorrected,
+            volatile_corrected=corrected - before[0],
+            volatile_uncorrected=uncorrected - before[1],
             aggregate_corrected=corrected + int(self._between(0, 9, "ecc history")),
             aggregate_uncorrected=uncorrected,
         )
@@ -465,12 +470,24 @@ class GpuDynamics:
         storms = lasted(faults, FaultKind.ECC_STORM, at)
         return sum(1 + int(seconds / _STORM_SECONDS_PER_ROW) for seconds in storms)
 
-    def _remapping(self, at: float, faults: Sequence[Fault]) -> Remapping:
-        rows = self._storm_rows(at, faults)
-        return Remapping(correctable=2 * rows, uncorrectable=rows, pending=rows > 0, failed=False)
+    def _has_new_rows(self, at: float, faults: Sequence[Fault], restart: float | None) -> bool:
+        """A restart completes the remapping of the rows of before."""
+        before = 0 if restart is None else self._storm_rows(restart, faults)
+        return self._storm_rows(at, faults) > before
+
+    def _remapping(self, at: float, faults: Sequence[Fault], restart: float | None) -> Remapping:
+        rows, pending = self._storm_rows(at, faults), self._has_new_rows(at, faults, restart)
+        return Remapping(correctable=2 * rows, uncorrectable=rows, pending=pending, failed=False)
 
 
 _PCIE_GB_PER_SECOND = ((0.4, 2.5, "pcie transmit"), (1.0, 6.0, "pcie receive"))  # at full load
+
+
+def _storm_errors(faults: Sequence[Fault], at: float) -> tuple[int, int]:
+    """Corrected and uncorrected errors."""
+    storms = lasted(faults, FaultKind.ECC_STORM, at)
+    corrected = sum(12 + int(_STORM_CORRECTED_PER_SECOND * seconds) for seconds in storms)
+    return corrected, sum(1 + int(seconds / _STORM_SECONDS_PER_UNCORRECTED) for seconds in storms)
 
 
 def _activity(load: DeviceLoad, at: float) -> tuple[Activity, ...]:
