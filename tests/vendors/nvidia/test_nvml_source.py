@@ -259,6 +259,31 @@ def test_constant_values_are_read_until_a_call_succeeds(h100: Gpu, monkeypatch: 
     assert not set(known.values()) & {a.field for a in well.absent}
 
 
+def test_ecc_counts_of_blocks_are_read_again_when_their_total_changes(
+    h100: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binding, open_gpu = h100
+    errors = 5
+    asked: list[int] = []
+
+    def in_block(handle: Any, severity: int, span: int, block: int) -> int:
+        asked.append(block)
+        return errors
+
+    monkeypatch.setattr(binding, "nvmlDeviceGetTotalEccErrors", lambda *_: errors)
+    monkeypatch.setattr(binding, "nvmlDeviceGetMemoryErrorCounter", in_block)
+    gpu = open_gpu()
+    first = gpu.read(1.0, ()).device.ecc
+    calls = len(asked)
+    assert {count.count for count in first if count.block is not None} == {5}
+    assert gpu.read(2.0, ()).device.ecc == first
+    assert len(asked) == calls
+    errors = 6
+    later = gpu.read(3.0, ()).device.ecc
+    assert {count.count for count in later} == {6}
+    assert len(later) == len(first)
+
+
 def test_unsupported_values_are_listed_in_every_reading(h100: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     binding, open_gpu = h100
     functions = {"nvmlDeviceGetSerial": "serial", "nvmlDeviceGetVbiosVersion": "firmware_version"}

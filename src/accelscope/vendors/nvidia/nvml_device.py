@@ -1,8 +1,11 @@
 """One GPU read through NVML, with its processes."""
 
+import ctypes
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 from accelscope.model import (
@@ -189,6 +192,22 @@ _TEMPERATURE_LIMITS = (
 _BYTES_IN_KB = 1000
 
 
+_FIELDS = (
+    (_MEMORY_TEMPERATURE, 0),
+    (_RECOVERY_ACTION, 0),
+    *((field, 0) for _, _, field in _TEMPERATURE_LIMITS),
+)
+# nvmlFieldValue_t is packed and unpacked here, because the binding's structures convert every access: they
+# took a tenth of a collection with 18 links. Field id, scope, timestamp, latency, type, return code, value:
+_FIELD_VALUE = Struct("@IIqqII8s")
+_UNION_MEMBERS = tuple(map(Struct, ("@d", "@I", "@L", "@Q", "@q", "@i", "@H")))  # of the value, by its type
+
+
+@lru_cache(maxsize=8)  # the same for all GPUs of a model
+def _field_request(wanted: tuple[tuple[int, int], ...]) -> bytes:
+    return b"".join(_FIELD_VALUE.pack(number, scope, 0, 0, 0, 0, b"") for number, scope in wanted)
+
+
 class NvmlDevice:
     """One GPU with what stays the same between readings: handle, identity and permanent absences.
 
@@ -331,15 +350,18 @@ class NvmlDevice:
 
     def _field_values(self) -> dict[tuple[int, int], float]:
         """All values that NVML returns by field id, in one call: (field id, scope) -> value."""
-        limits = [(field, 0) for _, _, field in _TEMPERATURE_LIMITS]
-        wanted = [(_MEMORY_TEMPERATURE, 0), (_RECOVERY_ACTION, 0), *limits, *self._links.wanted_fields()]
-        results = self._call("field_values", "nvmlDeviceGetFieldValues", self.handle, wanted)
-        if results is None:
+        wanted = (*_FIELDS, *self._links.wanted_fields())
+        results = ctypes.create_string_buffer(_field_request(wanted), _FIELD_VALUE.size * len(wanted))
+        if not self._call.direct(
+            "field_values", "nvmlDeviceGetFieldValues", self.handle, len(wanted), results
+        ):
             return {}
         values = {}
-        for (number, scope), result in zip(wanted, results, strict=True):
-            if result.nvmlReturn == 0 and math.isfinite(value := _union_value(result)):
-                values[number, scope] = value
+        for field, (*_, kind, code, content) in zip(wanted, _FIELD_VALUE.iter_unpack(results), strict=True):
+            if code == 0:
+                [value] = _UNION_MEMBERS[kind].unpack_from(content)
+                if math.isfinite(value):
+                    values[field] = float(value)
         return values
 
     def _performance_state(self) -> int | None:
@@ -460,14 +482,16 @@ class NvmlDevice:
         clocks = []
         for number, domain in _CLOCKS.items():
             now = self._call(f"clocks.{domain}", "nvmlDeviceGetClockInfo", self.handle, number)
-            highest = self._call(f"clocks.{domain}.max", "nvmlDeviceGetMaxClockInfo", self.handle, number)
+            highest = self._call.once(
+                f"clocks.{domain}.max", "nvmlDeviceGetMaxClockInfo", self.handle, number
+            )
             if now is not None or highest is not None:
                 clocks.append(Clock(domain, _hertz(now), _hertz(highest)))
         return tuple(clocks)
 
     def _throttles(self) -> tuple[Throttle, ...]:
         call, handle = self._call, self.handle
-        supported = call("throttles.supported", "nvmlDeviceGetSupportedClocksThrottleReasons", handle)
+        supported = call.once("throttles.supported", "nvmlDeviceGetSupportedClocksThrottleReasons", handle)
         active = call("throttles", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         if supported is None or active is None:
             return ()
@@ -489,9 +513,9 @@ class NvmlDevice:
                     rates[field] = kilobytes * _BYTES_IN_KB
         return Pcie(
             generation=call("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration", handle),
-            max_generation=call("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            max_generation=call.once("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration", handle),
             width=call("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth", handle),
-            max_width=call("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth", handle),
+            max_width=call.once("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth", handle),
             replays_total=call("pcie.replays_total", "nvmlDeviceGetPcieReplayCounter", handle),
             transmit_bytes_per_second=rates.get("transmit_bytes_per_second"),
             receive_bytes_per_second=rates.get("receive_bytes_per_second"),
@@ -501,12 +525,6 @@ class NvmlDevice:
 def _signed(value: float) -> float:
     """Some drivers return a negative number as an unsigned one of 32 bits."""
     return value - 2**32 if value >= 2**31 else value
-
-
-def _union_value(result: Any) -> float:
-    """The member of nvmlValue_t that the result's type selects."""
-    member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[result.valueType]
-    return float(getattr(result.value, member))
 
 
 def _from_milli(value: int | None) -> float | None:

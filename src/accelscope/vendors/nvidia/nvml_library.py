@@ -228,6 +228,21 @@ class NvmlCaller:
             self._absent[field] = AbsenceReason.UNREADABLE
         return None
 
+    def direct(self, field: str, function: str, *arguments: Any) -> bool:
+        """Calls the library without the binding, for results that the binding converts slowly. They are in
+        the arguments, if True is returned. Raises DeviceLost."""
+        permanent = self._permanent.get(field)
+        if permanent is not None:
+            self._absent[field] = permanent[0]
+            return False
+        try:
+            code = getattr(self._nvml.nvmlLib, function)(*arguments)
+        except AttributeError:
+            code = FUNCTION_NOT_FOUND
+        if code:
+            self.record_code(field, code)
+        return not code
+
     def once(self, field: str, function: str, *arguments: Any) -> Any:
         """The same for a value that never changes: called until it returns one."""
         if field not in self._constants:

@@ -286,6 +286,7 @@ class MemoryErrors:
     def __init__(self, handle: Any, call: NvmlCaller) -> None:
         self._handle = handle
         self._call = call
+        self._blocks: dict[str, tuple[int, dict[str, int]]] = {}  # total when they were read, counts
 
     def ecc_mode(self) -> bool | None:
         mode = self._call("ecc_enabled", "nvmlDeviceGetEccMode", self._handle)
@@ -300,17 +301,25 @@ class MemoryErrors:
                 if total is None:
                     continue
                 counts.append(EccCount(severity, lifetime, total))
+                # The total is the sum of the blocks: they are read again when it changes.
+                known_total, blocks = self._blocks.get(field, (None, {}))
+                if known_total != total:
+                    blocks = {}
+                    self._blocks[field] = total, blocks
                 for location, block in _BLOCKS.items():
-                    part = self._call(
-                        f"{field}.{block}",
-                        "nvmlDeviceGetMemoryErrorCounter",
-                        self._handle,
-                        number,
-                        int(lifetime),
-                        location,
-                    )
-                    if part is not None:
-                        counts.append(EccCount(severity, lifetime, part, block))
+                    if block not in blocks:
+                        part = self._call(
+                            f"{field}.{block}",
+                            "nvmlDeviceGetMemoryErrorCounter",
+                            self._handle,
+                            number,
+                            int(lifetime),
+                            location,
+                        )
+                        if part is None:
+                            continue
+                        blocks[block] = part
+                    counts.append(EccCount(severity, lifetime, blocks[block], block))
         return tuple(counts)
 
     def remapped_rows(self) -> RemappedRows | None:
