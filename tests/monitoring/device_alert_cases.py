@@ -257,7 +257,18 @@ def _reported() -> AlertCase:
             (INFO, "30m"),
             ({**INFO, seen: at_25}, "52m"),
             ({**INFO, replay: at_25, doorbell: at_25}, "30m"),
-            # The device already has a cause, and an alert about it.
+            # The device had a cause when the error occurred, and an alert about it.
+            (
+                {
+                    **INFO,
+                    seen: at_25,
+                    of_device("accelerator_health_cause_info", state="warning", cause="xid_31"): (
+                        "_x25 1+0x9 stale"
+                    ),
+                },
+                "39m",
+            ),
+            # It still has.
             (
                 {
                     **INFO,

@@ -112,8 +112,10 @@ DEVICES = Group(
 _ERRORS = 'kind!="pcie", code!~".+_done"'
 # One device has one cause: what its health reports.
 _WITHOUT_CAUSE = f"unless {OF_DEVICE} accelerator_health_cause_info"
+# Nor one that has just ended, such as a warning after ten minutes: the error is still recent then.
 _RECENT_ERRORS = (
-    f"(((time() - accelerator_error_last_seen_timestamp_seconds{{{_ERRORS}}}) < 900) {_WITHOUT_CAUSE})"
+    f"(((time() - accelerator_error_last_seen_timestamp_seconds{{{_ERRORS}}}) < 900) "
+    f"unless {OF_DEVICE} last_over_time(accelerator_health_cause_info[15m]))"
 )
 _HOT = (
     "((\n"
