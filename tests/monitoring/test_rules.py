@@ -23,6 +23,7 @@ from tests.monitoring.rule_case import (
     write,
 )
 from tests.repository import CHART, REPOSITORY
+from tools.incident.alertmanager import EXAMPLE
 from tools.monitoring.promql import UnknownName, checked
 from tools.monitoring.rules.document import ALERTS
 from tools.monitoring.rules.recording import RECORDED, RECORDING
@@ -194,6 +195,19 @@ def test_alerts_that_were_replaced_no_longer_exist() -> None:
     for alerts, by, *_ in rows("Alerts of earlier versions"):
         assert not set(re.findall(r"`(\w+)`", alerts)) & names
         assert set(re.findall(r"\[(\w+)\]\(#", by)) <= names
+
+
+def test_inhibition_is_documented_and_names_alerts_that_exist() -> None:
+    rules = yaml.safe_load(EXAMPLE.read_text())["inhibit_rules"]
+    listed = RUNBOOKS.read_text().split("### What silences what\n")[1].split("\n## ")[0]
+    table = [line for line in listed.splitlines() if line.startswith("| ")][1:]
+    names = re.compile(r"Accel(?:erator|Scope)\w+")
+    for row, rule in zip(table, rules, strict=True):
+        source = names.findall(str(rule["source_matchers"]))
+        assert names.findall(row.split("|")[1]) == source
+        assert set(source) <= {alert.name for alert in ALERTS}
+        for label in rule["equal"]:
+            assert label == "cluster" or f"`{label}`" in row
 
 
 def test_metrics_in_runbooks_exist() -> None:
