@@ -9,6 +9,7 @@ import pytest
 from accelscope.agent.pages import Pages
 from accelscope.metrics.exposition import Exposition
 from accelscope.model import AgentState, Device, ReaderState, Snapshot, Vendor
+from accelscope.model.update import CONTENT_TYPE, DEVICE_NUMBERS
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot
 from accelscope.serve import Request, Response, Route
 
@@ -139,3 +140,46 @@ def test_not_alive_when_the_loop_is_stuck(site: Site) -> None:
     assert site.text("/healthz")[0] == 200
     site.now += 5
     assert site.text("/healthz") == (503, "the collection loop has made no progress for 34 s\n")
+
+
+def structure_of(response: Response) -> str:
+    return dict(response.headers)["X-AccelScope-Structure"]
+
+
+def test_a_client_that_names_the_structure_gets_numbers_and_health_only(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    whole = site.get("/snapshot", x_accelscope_structure="none")
+    assert read_snapshot(json.loads(whole.bodies["identity"])) == SNAPSHOT
+    [device] = SNAPSHOT.devices
+    site.pages.publish(replace(SNAPSHOT, taken_at=2.0, devices=(replace(device, power_watts=6.0),)))
+    update = site.get("/snapshot", x_accelscope_structure=structure_of(whole))
+    assert update.content_type == CONTENT_TYPE
+    assert structure_of(update) == structure_of(whole)
+    values = json.loads(update.bodies["identity"])["numbers"]
+    assert dict(zip(DEVICE_NUMBERS, values, strict=True))["power_watts"] == 6.0
+
+
+def test_after_a_change_of_the_structure_the_whole_snapshot_is_sent(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    known = structure_of(site.get("/snapshot", x_accelscope_structure="none"))
+    [device] = SNAPSHOT.devices
+    site.pages.publish(replace(SNAPSHOT, devices=(replace(device, driver_version="2"),)))
+    response = site.get("/snapshot", x_accelscope_structure=known)
+    assert response.content_type == "application/json"
+    assert structure_of(response) != known
+
+
+def test_a_restarted_agent_has_another_structure(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    before = structure_of(site.get("/snapshot", x_accelscope_structure="none"))
+    again = Site()
+    again.pages.publish(replace(SNAPSHOT, agent=AgentState(version="1", started_at=5.0)))
+    assert again.get("/snapshot", x_accelscope_structure=before).content_type == "application/json"
+
+
+def test_other_clients_always_get_the_whole_snapshot(site: Site) -> None:
+    site.pages.publish(SNAPSHOT)
+    site.get("/snapshot", x_accelscope_structure="none")
+    response = site.get("/snapshot")
+    assert response.content_type == "application/json"
+    assert "X-AccelScope-Structure" not in dict(response.headers)

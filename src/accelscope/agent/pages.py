@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from gzip import compress
+from typing import TYPE_CHECKING
 
 from accelscope.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition, Page
 from accelscope.model import Snapshot
@@ -12,10 +13,14 @@ from accelscope.model.wire import snapshot_document
 from accelscope.serve import Handler, Request, Response, Route, accepts
 from accelscope.serve.message import choose_encoding
 
+if TYPE_CHECKING:
+    from accelscope.model.update import SnapshotRows, Structures
+
 _STUCK_SECONDS = 30.0
 
 # Age of the snapshot in seconds: clients need not compare this machine's clock with their own.
 AGE_HEADER = "X-AccelScope-Age"
+_UPDATE_TYPE = "application/vnd.accelscope.update+json"  # as in model.update, which only a fleet needs
 
 
 class CollectedSnapshot:
@@ -31,6 +36,18 @@ class CollectedSnapshot:
         """Weak, because the plain and the compressed body share it."""
         agent = self.snapshot.agent
         return f'W/"{agent.started_at:.6f}-{agent.collections}"'
+
+    @cached_property
+    def rows(self) -> "SnapshotRows":
+        from accelscope.model.update import rows_of  # noqa: PLC0415 - only for a fleet
+
+        return rows_of(self.snapshot)
+
+    @cached_property
+    def update(self) -> bytes:
+        from accelscope.model.update import update_document  # noqa: PLC0415
+
+        return update_document(self.rows)
 
     @cached_property
     def document(self) -> bytes:
@@ -56,6 +73,7 @@ class Pages:
         self._moved_at = moved_at
         self._monotonic = monotonic
         self._last: CollectedSnapshot | None = None
+        self._structures: Structures | None = None  # from the first request of a fleet on
 
     def publish(self, snapshot: Snapshot) -> None:
         page = self.exposition.render(snapshot)
@@ -84,12 +102,28 @@ class Pages:
         if last is None:
             return Response.text(503, "the first collection is not finished yet")
         tag = last.tag
-        headers = ("ETag", tag), (AGE_HEADER, f"{max(0.0, self._monotonic() - last.made_at):.3f}")
+        headers: tuple[tuple[str, str], ...] = (
+            ("ETag", tag),
+            (AGE_HEADER, f"{max(0.0, self._monotonic() - last.made_at):.3f}"),
+        )
         if tag in (known.strip() for known in request.headers.get("if-none-match", "").split(",")):
             return Response.not_modified(*headers)
+        known = request.headers.get("x-accelscope-structure")
+        if known is not None:
+            name = self._structure(last)
+            headers = *headers, ("X-AccelScope-Structure", name)
+            if name == known:
+                return Response({"identity": last.update}, content_type=_UPDATE_TYPE, headers=headers)
         return _encoded_response(
             request, lambda: last.document, lambda: last.document_gzip, "application/json", headers
         )
+
+    def _structure(self, last: CollectedSnapshot) -> str:
+        from accelscope.model.update import Structures, structure_of  # noqa: PLC0415
+
+        if self._structures is None:
+            self._structures = Structures(f"{last.snapshot.agent.started_at:.6f}")
+        return self._structures.name(structure_of(last.snapshot, last.rows))
 
     def _healthz(self, _: Request) -> Response:
         idle = self._monotonic() - self._moved_at()

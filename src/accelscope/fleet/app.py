@@ -135,6 +135,7 @@ class FleetProcess:
             self._history,
             self._access,
             refresh=self.engine.refresh,
+            read_whole=self.engine.read_whole,
             metrics=lambda: render(self._view(app)).text,
             unready=self.engine.unready,
             stored_history=self._stored_history,

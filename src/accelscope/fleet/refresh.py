@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,8 +30,9 @@ from accelscope.fleet.rows import (
     ClusterView,
     NodeFailure,
     NodeReport,
-    NodeUnchanged,
     NodeUpdate,
+    NodeValues,
+    ReportNeeded,
     SourceKind,
     SourceOutcome,
 )
@@ -166,6 +167,7 @@ class AgentCoverage:
         self._seconds = seconds
         self._clock = clock
         self._until: dict[str, float] = {}  # by node, in the order of the last reading
+        self._seconds_of: dict[str, float] = {}  # of the nodes in `_until`
 
     def update(self, update: NodeUpdate) -> None:
         if update.source is not SourceKind.AGENTS:
@@ -176,10 +178,17 @@ class AgentCoverage:
                 covered_seconds = max(
                     self._seconds, _INTERVALS_MISSED * (update.snapshot.interval_seconds or 0.0)
                 )
-                self._until[update.node] = update.taken_at + covered_seconds
-                self._expire(next(iter(self._until)))  # drops removed nodes over time
+                self._cover(update.node, update.taken_at, covered_seconds)
+        elif isinstance(update, NodeValues):
+            if self._until.pop(update.node, None) is not None:
+                self._cover(update.node, update.taken_at, self._seconds_of[update.node])
         elif isinstance(update, NodeFailure) and update.incompatible:
             self._until.pop(update.node, None)
+
+    def _cover(self, node: str, taken_at: float, seconds: float) -> None:
+        self._until[node] = taken_at + seconds
+        self._seconds_of[node] = seconds
+        self._expire(next(iter(self._until)))  # drops removed nodes over time
 
     def __call__(self, node: str) -> bool:
         self._expire(node)
@@ -187,7 +196,7 @@ class AgentCoverage:
 
     def _expire(self, node: str) -> None:
         if node in self._until and self._clock() >= self._until[node]:
-            del self._until[node]
+            del self._until[node], self._seconds_of[node]
 
 
 # --- Sources ----------------------------------------------------------------------
@@ -373,6 +382,16 @@ class ClusterRun:
             self._probe.wake()
         await asyncio.gather(*(loop.refresh() for loop in self.loops))
 
+    async def read_whole(self, node: str) -> None:
+        """Reads the node's whole snapshot from its agent."""
+        for loop in self.loops:
+            if isinstance(loop.source, AgentsSource):
+                try:
+                    await loop.source.read_whole(node, loop.take)
+                except Exception:
+                    extra = fields(cluster=self.entry.id, node=node)
+                    log.exception("unexpected error while reading a node", extra=extra)
+
     async def _run(self, loop: SourceLoop) -> None:
         """The exec source waits for the first round of agents, since it skips the nodes that they cover."""
         if loop.kind is SourceKind.EXEC:
@@ -459,9 +478,12 @@ class ClusterRun:
             await asyncio.sleep(_NODES_SECONDS if version >= 0 else 0.1)
 
     def _take(self, update: NodeUpdate) -> None:
+        """Raises ReportNeeded."""
         self._coverage.update(update)
         try:
             self._store.take(self.entry.id, update)
+        except ReportNeeded:
+            raise
         except Exception:
             # A fault with one reading must not affect other nodes.
             if update.node not in self._not_stored:
@@ -471,7 +493,7 @@ class ClusterRun:
                     extra=fields(cluster=self.entry.id, node=update.node, source=update.source.value),
                 )
         else:
-            if isinstance(update, NodeReport | NodeUnchanged):
+            if not isinstance(update, NodeFailure):
                 self._not_stored.discard(update.node)
 
     def _describe(self) -> None:
@@ -484,6 +506,7 @@ _CONNECTION_REASONS = frozenset({Reason.UNREACHABLE, Reason.TIMEOUT, Reason.TLS,
 
 READY_AFTER_SECONDS = 30.0  # even if some clusters were not tried yet
 _TICK_SECONDS = 1.0
+_WHOLE_SECONDS = 2.0  # how long a request for details waits for an agent
 _MORE_SECONDS = 0.01  # between two ticks while the store has more to do
 _RESTART_SECONDS = 10.0  # before a cluster is restarted after an unexpected error
 
@@ -520,6 +543,7 @@ class Engine:
         self.loop_throttle = LoopThrottle()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, ClusterRun] = {}
+        self._whole: dict[tuple[str, str], asyncio.Task[None]] = {}  # by cluster and node
         self._started_at = time.monotonic()
         self.lag_seconds = 0.0  # delay of the last tick: how long the event loop was blocked
         self.reloads: dict[str, int] = {}  # of the list, by result
@@ -545,6 +569,19 @@ class Engine:
         run = self._runs.get(cluster)
         if run is not None:
             await run.refresh()
+
+    async def read_whole(self, cluster: str, node: str) -> None:
+        """Makes the stored snapshot of the node as new as its rows, or returns after a deadline."""
+        run = self._runs.get(cluster)
+        if run is None or not self._store.has_newer_values(cluster, node):
+            return
+        key = cluster, node
+        if key not in self._whole:
+            self._whole[key] = asyncio.create_task(run.read_whole(node))
+            self._whole[key].add_done_callback(lambda _: self._whole.pop(key, None))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                await asyncio.shield(self._whole[key])
 
     def unready(self) -> str | None:
         """Why the fleet is not ready; None: it is ready."""

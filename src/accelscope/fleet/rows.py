@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from accelscope.model import Snapshot
@@ -204,8 +206,24 @@ class NodeReport:
     source: SourceKind
     taken_at: float  # time of the reading, by this process's clock, seconds since the epoch
     snapshot: Snapshot
+    structure: str | None = None  # as the agent names it; None: it sends no updates
     document: bytes = b""  # the snapshot as the agent sent it, gzip; empty: there is none
     remark: str | None = None  # what was omitted, for people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeValues:
+    """A newer reading of a node that has the same rows as the last report of the source: values by row and
+    column. The columns are those of `model.update`; NaN is an absent value."""
+
+    node: str
+    source: SourceKind
+    taken_at: float
+    structure: str  # of that report
+    texts: dict[str, list[str | None]]  # of devices, by column
+    devices: npt.NDArray[np.float64]
+    containers: npt.NDArray[np.float64]
+    processes: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,8 +247,13 @@ class NodeFailure:
     )
 
 
-NodeUpdate = NodeReport | NodeUnchanged | NodeFailure
+NodeUpdate = NodeReport | NodeValues | NodeUnchanged | NodeFailure
 UpdateHandler = Callable[[NodeUpdate], None]
+
+
+class ReportNeeded(Exception):
+    """Raised by an UpdateHandler for NodeValues that do not fit the stored rows: the source sends a report
+    instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

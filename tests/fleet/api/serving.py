@@ -237,6 +237,7 @@ class Client:
     store: FleetStore
     app: web.Application
     refreshed: list[str]
+    read_whole: list[tuple[str, str]]
 
     async def get(self, path: str, status: int = 200, **options: Any) -> Any:
         """The decoded response; fails if it has another status."""
@@ -268,15 +269,20 @@ async def serving(
 ) -> AsyncIterator[Client]:
     store = fleet_store() if store is None else store
     refreshed: list[str] = []
+    read_whole_nodes: list[tuple[str, str]] = []
 
     async def refresh(cluster: str) -> None:
         refreshed.append(cluster)
+
+    async def read_whole(cluster: str, node: str) -> None:
+        read_whole_nodes.append((cluster, node))
 
     app = make_app(
         store,
         history or FleetHistory(),
         access or AccessControl(),
         refresh=refresh,
+        read_whole=read_whole,
         metrics=lambda: b"accelscope_fleet_up 1\n",
         unready=lambda: unready,
         stored_history=stored_history,
@@ -287,6 +293,8 @@ async def serving(
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         async with aiohttp.ClientSession(headers=headers, auto_decompress=True) as session:
-            yield Client(session, f"http://127.0.0.1:{listener.port}", store, app, refreshed)
+            yield Client(
+                session, f"http://127.0.0.1:{listener.port}", store, app, refreshed, read_whole_nodes
+            )
     finally:
         await listener.close()

@@ -108,6 +108,7 @@ def make_app(
     access: AccessControl,
     *,
     refresh: Callable[[str], Awaitable[None]],
+    read_whole: Callable[[str, str], Awaitable[None]],
     metrics: Callable[[], bytes],
     unready: Callable[[], str | None],
     stored_history: HistoryStore | None = None,
@@ -115,7 +116,8 @@ def make_app(
     page: BuiltPage | None = None,
 ) -> web.Application:
     """Must be called in a running loop. `refresh` reads one cluster and returns when it is done; `metrics`
-    renders the metrics of the process; `unready` returns why the fleet is not ready; `stored_history` is
+    renders the metrics of the process; `read_whole` reads
+    one node for its details; `unready` returns why the fleet is not ready; `stored_history` is
     the history from before the start of the process; `page` defaults to the installed one."""
     streams = StreamServer(limits)
     fleet = FleetServices(
@@ -123,6 +125,7 @@ def make_app(
         history=history,
         stored_history=stored_history,
         refresh=refresh,
+        read_whole=read_whole,
         metrics=metrics,
         unready=unready,
         guarded=access.guarded,

@@ -1,5 +1,6 @@
 """Details of one node, device or pod: its row, and its data from the node's last snapshot."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -119,9 +120,10 @@ class PodDetail(Struct, frozen=True, kw_only=True):
     at: At
 
 
-def node_detail(call: Call) -> NodeDetail:
+async def node_detail(call: Call) -> NodeDetail:
     store = call.fleet.store
     cluster, name = _cluster_and_node(call)
+    await call.fleet.read_whole(cluster, name)
     position = store.nodes.find(cluster=cluster, node=name)
     if position is None:
         raise _not_found(f"node {name!r} with accelerators not found in cluster {cluster!r}", cluster)
@@ -145,9 +147,10 @@ def node_detail(call: Call) -> NodeDetail:
     )
 
 
-def device_detail(call: Call) -> DeviceDetail:
+async def device_detail(call: Call) -> DeviceDetail:
     store = call.fleet.store
     cluster, node = _cluster_and_node(call)
+    await call.fleet.read_whole(cluster, node)
     id_ = call.values["device"]
     position = store.devices.find(cluster=cluster, node=node, id=id_)
     if position is None:
@@ -196,7 +199,7 @@ def _explained(vendor: str, errors: Iterable[ErrorCount]) -> list[DeviceError]:
     return sorted(explained, key=lambda e: (_SEVERITIES.index(e.severity), -(e.last_seen or 0.0), e.code))
 
 
-def pod_detail(call: Call) -> PodDetail:
+async def pod_detail(call: Call) -> PodDetail:
     store = call.fleet.store
     cluster = visible_cluster(call, call.values["cluster"]).id
     namespace, name = call.values["namespace"], call.values["pod"]
@@ -205,6 +208,8 @@ def pod_detail(call: Call) -> PodDetail:
         Condition("namespace", "=", namespace),
         Condition("pod", "=", name),
     )
+    nodes = {row.node for row in _rows(call, store.pods, *named)}
+    await asyncio.gather(*(call.fleet.read_whole(cluster, node) for node in nodes))
     containers = _rows(call, store.pods, *named)
     if not containers:
         raise _not_found(f"pod {namespace}/{name} with a device not found in cluster {cluster!r}", cluster)

@@ -172,6 +172,9 @@ class FleetServices:
     history: FleetHistory
     stored_history: HistoryStore | None  # a store with a longer history
     refresh: Callable[[str], Awaitable[None]]  # reads one cluster now
+    read_whole: Callable[
+        [str, str], Awaitable[None]
+    ]  # makes the stored snapshot of a node as new as its rows
     metrics: Callable[[], bytes]  # of the fleet process, in the Prometheus text format
     guarded: bool  # a token is required
     streams: "StreamServer"

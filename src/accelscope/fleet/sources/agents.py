@@ -9,10 +9,11 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import msgspec
 from msgspec import Struct, structs
@@ -25,6 +26,7 @@ from accelscope.fleet.rows import (
     NodeFailure,
     NodeReport,
     NodeUnchanged,
+    ReportNeeded,
     SourceKind,
     SourceOutcome,
     UpdateHandler,
@@ -44,11 +46,14 @@ from accelscope.fleet.sources.snapshots import (
     SnapshotTooLarge,
     decode_light,
     decode_snapshot,
+    decode_update,
     make_report,
     merge_agents,
 )
 from accelscope.kube.endpoint import KubeError, Reason, one_line
 from accelscope.model import Snapshot
+from accelscope.model.update import CONTENT_TYPE as UPDATE_TYPE
+from accelscope.model.update import NO_STRUCTURE, STRUCTURE_HEADER
 
 _PATH = "/snapshot"
 _PORT_NAME = "metrics"  # of the agent's container, by our chart
@@ -113,6 +118,7 @@ def port_of(pod: AgentPod, entry: AgentsEntry) -> int:
 
 
 AGE_HEADER = "x-accelscope-age"
+_STRUCTURE = STRUCTURE_HEADER.lower()
 TOKEN_HEADER = "X-AccelScope-Token"  # noqa: S105 - a header: the pod proxy drops Authorization
 _TOKEN_LIMIT = 64 << 10  # bytes of the file
 _MIN_FAILURES = 16  # in a row, before a refresh ends early
@@ -151,6 +157,7 @@ class _AgentState(Struct, gc=False):
     """The state of one pod."""
 
     tag: str | None = None
+    structure: str | None = None  # of its last snapshot
     large: bool = False  # its document exceeds _SMALL_BYTES
     skipped_until: float = float("-inf")  # monotonic clock
     last: _StoredAgentReading | None = None  # only where a node has several agents
@@ -227,6 +234,16 @@ class AgentsSource:
             return refresh_round.outcome(len(nodes), reason=lost.reason, text=lost.text)
         return refresh_round.outcome(len(nodes))
 
+    async def read_whole(self, node: str, take: UpdateHandler) -> None:
+        """Reads the node's whole snapshot, although only its values may have changed."""
+        pods = [pod for pod in self._pods.items.values() if pod.node == node]
+        if len(pods) != 1:
+            return  # readings of several agents are whole
+        agent = self._agent(pods[0])
+        agent.tag = agent.structure = None
+        with suppress(OSError):  # the next refresh reports it
+            await self._read_node(node, pods, self._token_header(), RefreshRound(take, max_failures=1))
+
     async def close(self) -> None:
         await self._pods.close()
         await self._transport.close()
@@ -246,11 +263,11 @@ class AgentsSource:
         if not any(self._agent(pod).large for pod in requested):
             responses = await self._request_all(requested, headers)
             if not any(self._agent(pod).large for pod in requested):
-                await self._report(node, requested, responses, refresh_round)
+                await self._report(node, requested, responses, headers, refresh_round)
                 return
         async with self._large:
             responses = [await self._request(pod, headers, requested, _MAX_BYTES) for pod in requested]
-            await self._report(node, requested, responses, refresh_round)
+            await self._report(node, requested, responses, headers, refresh_round)
 
     async def _request_all(
         self, pods: Sequence[AgentPod], headers: Mapping[str, str]
@@ -270,6 +287,8 @@ class AgentsSource:
             return _AgentFailure(Reason.TOO_LARGE, f"{pod.name} sends more than {_MAX_BYTES} bytes")
         if agent.tag is not None and (agent.last is not None or len(requested) == 1):
             headers = {**headers, "If-None-Match": agent.tag}
+        if len(requested) == 1:
+            headers = {**headers, STRUCTURE_HEADER: agent.structure or NO_STRUCTURE}
         await self._loop_throttle.wait(self._pace)
         try:
             reply = await self._transport.get(pod, headers, limit_bytes)
@@ -287,6 +306,7 @@ class AgentsSource:
         node: str,
         pods: Sequence[AgentPod],
         responses: Sequence[_AgentResponse | _AgentFailure],
+        headers: Mapping[str, str],
         refresh_round: RefreshRound,
     ) -> None:
         if len(pods) > 1:
@@ -294,12 +314,37 @@ class AgentsSource:
                 self._report_merged(node, pods, responses, refresh_round)
         elif _is_unchanged(responses[0]):
             refresh_round.report(NodeUnchanged(node=node, source=self.kind))
+        elif _is_update(responses[0]):
+            await self._loop_throttle.turn()
+            if not self._report_values(node, pods[0], responses[0], refresh_round):
+                await self._read_node(node, list(pods), headers, refresh_round)
         else:
             async with self._loop_throttle.piece():
                 self._report_single(node, pods[0], responses[0], refresh_round)
 
     def _agent(self, pod: AgentPod) -> _AgentState:
         return self._agents.setdefault(pod_key(pod), _AgentState())
+
+    def _report_values(
+        self, node: str, pod: AgentPod, response: _AgentResponse, refresh_round: RefreshRound
+    ) -> bool:
+        """False: they cannot be used, and the agent must send the whole snapshot."""
+        agent, reply = self._agent(pod), response.reply
+        taken_at = _taken_at(reply.headers, response.received_at, response.received_at)
+        try:
+            values = decode_update(
+                reply.body,
+                node=node,
+                source=self.kind,
+                taken_at=taken_at,
+                structure=reply.headers.get(_STRUCTURE, ""),
+            )
+            refresh_round.report(values)
+        except (BadDocument, ReportNeeded):
+            agent.tag = agent.structure = None
+            return False
+        agent.tag = reply.headers.get("etag")
+        return True
 
     def _report_single(
         self, node: str, pod: AgentPod, response: _AgentResponse | _AgentFailure, refresh_round: RefreshRound
@@ -309,20 +354,24 @@ class AgentsSource:
             refresh_round.report(self._failure(node, read))
             return
         reading, document = read
+        assert isinstance(response, _AgentResponse)
+        headers = response.reply.headers
+        # A snapshot with omitted parts has other rows than the agent's.
+        structure = headers.get(_STRUCTURE) if reading.whole else None
         refresh_round.report(
             NodeReport(
                 node=node,
                 source=self.kind,
                 taken_at=reading.taken_at,
                 snapshot=reading.snapshot,
+                structure=structure,
                 document=document,
                 remark=reading.remark,
             )
         )
-        assert isinstance(response, _AgentResponse)
         # Only after the report was accepted: sending the tag means that we have the reading.
         agent = self._agent(pod)
-        agent.tag, agent.last = response.reply.headers.get("etag"), None
+        agent.tag, agent.structure, agent.last = headers.get("etag"), structure, None
 
     def _report_merged(
         self,
@@ -414,6 +463,7 @@ class AgentsSource:
             snapshot=decoded.snapshot,
             taken_at=_taken_at(reply.headers, decoded.snapshot.taken_at, response.received_at),
             remark=decoded.remark,
+            whole=decoded.whole,
         )
         return reading, (reply.gzip or b"") if decoded.whole else b""
 
@@ -446,6 +496,10 @@ def _merged_failure(failures: Sequence[_AgentFailure]) -> _AgentFailure:
 
 def _is_unchanged(response: _AgentResponse | _AgentFailure) -> bool:
     return isinstance(response, _AgentResponse) and response.reply.status == _NOT_MODIFIED
+
+
+def _is_update(response: _AgentResponse | _AgentFailure) -> TypeGuard[_AgentResponse]:
+    return isinstance(response, _AgentResponse) and response.reply.headers.get("content-type") == UPDATE_TYPE
 
 
 def _taken_at(headers: Mapping[str, str], taken_at: float, now: float) -> float:

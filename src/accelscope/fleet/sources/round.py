@@ -66,6 +66,8 @@ class RefreshRound:
         return self._failures_in_a_row >= self._max_failures
 
     def report(self, update: NodeUpdate) -> None:
+        """Raises ReportNeeded; the node then counts when it is reported again."""
+        self._take(update)
         if isinstance(update, NodeFailure):
             self._failed[update.reason] += 1
             self._text[update.reason] = update.text
@@ -74,7 +76,6 @@ class RefreshRound:
         else:
             self._answered += 1
             self._failures_in_a_row = 0
-        self._take(update)
 
     async def run(self, items: Iterable[T], read: Callable[[T], Awaitable[None]], *, at_once: int) -> None:
         waiting = iter(items)
@@ -167,9 +168,10 @@ class LoopThrottle:
             except TimeoutError:
                 break
             await pace.wait()
-        await self._turn()
+        await self.turn()
 
-    async def _turn(self) -> None:
+    async def turn(self) -> None:
+        """Waits if much was done in this iteration: for work of a fraction of a millisecond."""
         loop = asyncio.get_running_loop()
         if not self._begun:
             loop.call_soon(self._next_pass)
@@ -301,7 +303,7 @@ class SourceLoop:
         began = time.perf_counter()
         if outcome is None:
             try:
-                outcome = await self.source.refresh(self._take_update)
+                outcome = await self.source.refresh(self.take)
             except Exception:
                 log.exception(
                     "unexpected error in a source",
@@ -310,7 +312,7 @@ class SourceLoop:
                 outcome = SourceOutcome(up=False, reason="internal", text="see the log of the fleet")
         self._finish(outcome, time.perf_counter() - began)
 
-    def _take_update(self, update: NodeUpdate) -> None:
+    def take(self, update: NodeUpdate) -> None:
         if isinstance(update, NodeFailure):
             self.errors[update.reason] += 1
         self._take(update)

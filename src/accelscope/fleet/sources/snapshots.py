@@ -13,13 +13,26 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
-from accelscope.fleet.rows import NodeFailure, NodeReport, SourceKind
+from accelscope.fleet.rows import (
+    DeviceRow,
+    NodeFailure,
+    NodeReport,
+    NodeValues,
+    PodRow,
+    ProcessRow,
+    Row,
+    SourceKind,
+)
+from accelscope.fleet.store.query import layout_of
 from accelscope.kube.endpoint import Reason, one_line
 from accelscope.model import (
     Allocation,
@@ -31,6 +44,7 @@ from accelscope.model import (
     Vendor,
     identity_of,
 )
+from accelscope.model.update import DEVICE_NUMBERS, DEVICE_TEXTS, FORMAT, POD_NUMBERS, PROCESS_NUMBERS
 from accelscope.model.wire import SCHEMA_VERSION, STAND_INS, drop_unknown_vendors
 
 # Characters. The longest real text is the id of a claimed device: driver, pool and device, each a Kubernetes
@@ -378,6 +392,74 @@ def make_report(
     )
 
 
+# --- Updates ------------------------------------------------------------------
+
+
+class _Update(msgspec.Struct, gc=False):
+    format: int
+    rows: tuple[int, int, int]
+    texts: list[Annotated[str, msgspec.Meta(max_length=TEXT_LIMIT)] | None]
+    numbers: list[float | None]
+
+
+_update_decoder = msgspec.json.Decoder(_Update)
+_HEALTHS = frozenset(map(str, HealthState))
+
+
+@cache
+def _limits_of(row: type[Row], names: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    """Minimum and maximum by column."""
+    whole = layout_of(row).whole
+    return np.array([bounds(name, int if name in whole else float) for name in names]).T
+
+
+_KINDS = ((DeviceRow, DEVICE_NUMBERS), (PodRow, POD_NUMBERS), (ProcessRow, PROCESS_NUMBERS))
+_COLUMNS = tuple(len(names) for _, names in _KINDS)
+
+
+@lru_cache(maxsize=256)
+def _limits_of_update(rows: tuple[int, int, int]) -> npt.NDArray[np.float64]:
+    """Minimum and maximum by number."""
+    return np.hstack([np.tile(_limits_of(*kind), count) for kind, count in zip(_KINDS, rows, strict=True)])
+
+
+def decode_update(
+    document: bytes, *, node: str, source: SourceKind, taken_at: float, structure: str
+) -> NodeValues:
+    """Raises BadDocument for anything that cannot be used; the whole snapshot then shows why."""
+    try:
+        decoded = _update_decoder.decode(document)
+    except msgspec.MsgspecError as error:
+        raise BadDocument(one_line(str(error))) from None
+    if decoded.format != FORMAT:
+        raise BadDocument(f"it has format {decoded.format}; this version reads {FORMAT}")
+    ends = list(accumulate(count * columns for count, columns in zip(decoded.rows, _COLUMNS, strict=True)))
+    if min(decoded.rows) < 0 or len(decoded.numbers) != ends[-1]:
+        raise BadDocument("it has another number of values than of rows and columns")
+    healths = decoded.texts[:: len(DEVICE_TEXTS)]
+    if len(decoded.texts) != decoded.rows[0] * len(DEVICE_TEXTS) or not _HEALTHS.issuperset(healths):
+        raise BadDocument("it has other texts than this version reads")
+    numbers = np.array(decoded.numbers, np.float64)
+    least, most = _limits_of_update(decoded.rows)
+    if ((numbers < least) | (numbers > most)).any():
+        raise BadDocument("a value is out of range")
+    devices, containers, processes = (
+        part.reshape(-1, columns) for part, columns in zip(np.split(numbers, ends[:2]), _COLUMNS, strict=True)
+    )
+    return NodeValues(
+        node=node,
+        source=source,
+        taken_at=taken_at,
+        structure=structure,
+        texts={name: decoded.texts[place :: len(DEVICE_TEXTS)] for place, name in enumerate(DEVICE_TEXTS)},
+        devices=devices,
+        containers=containers,
+        processes=processes,
+    )
+
+
+# --- Several agents of a node -------------------------------------------------
+
 T = TypeVar("T")
 
 
@@ -389,6 +471,7 @@ class AgentSnapshot:
     taken_at: float  # by this process's clock
     failure: str | None = None  # of the last request
     remark: str | None = None  # about parts that were omitted
+    whole: bool = True  # nothing was omitted
 
 
 def merge_agents(agents: Sequence[AgentSnapshot]) -> AgentSnapshot:

@@ -15,10 +15,19 @@ from typing import Literal
 from msgspec import structs
 
 from accelscope.config.log import fields
-from accelscope.fleet.rows import ClusterView, NodeFailure, NodeReport, NodeUnchanged, NodeUpdate
+from accelscope.fleet.rows import (
+    ClusterView,
+    NodeFailure,
+    NodeReport,
+    NodeUnchanged,
+    NodeUpdate,
+    NodeValues,
+    ReportNeeded,
+)
 from accelscope.fleet.store.events import ChangeFeed, EventLog, EventRecorder, Subscription
 from accelscope.fleet.store.node_rows import (
     NodeRecord,
+    SourceContribution,
     SourceFailure,
     StalenessRules,
     StoredNodeObject,
@@ -228,12 +237,17 @@ class FleetStore:
             self._touch(record.cluster, record.node)
 
     def take(self, cluster: str, update: NodeUpdate) -> None:
-        """Ignored if the cluster was removed meanwhile."""
+        """Ignored if the cluster was removed meanwhile. Raises ReportNeeded."""
         entry = self._clusters.get(cluster)
         if entry is None:
             return
         now = self._clock()
         record = entry.nodes.get(update.node)
+        if isinstance(update, NodeValues):
+            if record is None:
+                raise ReportNeeded
+            self._take_values(entry, record, update, now)
+            return
         if record is None:
             if len(entry.nodes) >= self._nodes_limit:
                 self._log_ignored(entry, update.node)
@@ -278,6 +292,23 @@ class FleetStore:
                 )
         record.due = record.next_due(now, self._staleness)
 
+    def _take_values(self, entry: _ClusterState, record: NodeRecord, values: NodeValues, now: float) -> None:
+        """Raises ReportNeeded if the rows are not those of a fresh reading of this source alone."""
+        reading = record.readings.get(values.source)
+        if reading is None or reading.structure != values.structure:
+            raise ReportNeeded
+        if self._staleness.is_forgotten(values.taken_at, now) or record.shares != (
+            SourceContribution(values.source, True, reading.vendors),
+        ):
+            raise ReportNeeded
+        self._writer.update(record, values, now)
+        taken_at = min(values.taken_at, now)
+        stale_at = taken_at + (reading.stale_at - reading.taken_at)
+        record.readings[values.source] = structs.replace(reading, taken_at=taken_at, stale_at=stale_at)
+        if record.failures.pop(values.source, None) is not None:
+            self._refresh(entry, record, now)
+        record.due = record.next_due(now, self._staleness)
+
     def _take_unchanged(
         self, entry: _ClusterState, record: NodeRecord, update: NodeUnchanged, now: float
     ) -> None:
@@ -297,6 +328,13 @@ class FleetStore:
         if record is None or not record.shares:
             return None
         return merge_snapshots(node, parts_of(record, record.shares))
+
+    def has_newer_values(self, cluster: str, node: str) -> bool:
+        """Whether its rows have values of a later reading than its snapshot."""
+        record = self._record(cluster, node)
+        return record is not None and any(
+            reading.taken_at > reading.document_taken_at for reading in record.readings.values()
+        )
 
     def labels(self, cluster: str, node: str) -> Mapping[str, str]:
         """The labels of its Node object, or those that its agent passes on if there is no Node object."""

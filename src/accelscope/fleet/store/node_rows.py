@@ -6,22 +6,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
-from accelscope.fleet.store.table import NOWHERE, interned_bytes
-from accelscope.model import (
-    HARMLESS_THROTTLES,
-    Device,
-    OwnerKind,
-    Pod,
-    PodUsage,
-    Process,
-    Snapshot,
-    usage_shares,
+from accelscope.fleet.store.table import interned_bytes
+from accelscope.model import Device, OwnerKind, Pod, Snapshot
+from accelscope.model.update import (
+    DEVICE_NUMBERS,
+    DEVICE_TEXTS,
+    POD_NUMBERS,
+    PROCESS_NUMBERS,
+    ContainerOfRow,
+    DeviceOfRow,
+    ProcessOfRow,
+    SnapshotRows,
+    listed,
+    rows_of,
 )
 
 FRESH = "fresh"
@@ -61,10 +64,17 @@ class NodeRows:
     process_devices: list[int] = field(default_factory=list)
 
 
-def make_rows(place: NodeIdentity, parts: Iterable[SourceReading]) -> NodeRows:
+def make_rows(place: NodeIdentity, parts: Sequence[SourceReading]) -> NodeRows:
+    if len(parts) == 1:
+        return _rows_of_part(place, parts[0], 0)
     rows = NodeRows()
     for part in parts:
-        _add(rows, place, part)
+        more = _rows_of_part(place, part, len(rows.devices))
+        rows.devices += more.devices
+        rows.pods += more.pods
+        rows.pod_devices += more.pod_devices
+        rows.processes += more.processes
+        rows.process_devices += more.process_devices
     # Rows of a pod and of a container are adjacent, so that distinct ones are counted without sorting.
     in_order = sorted(zip(rows.pods, rows.pod_devices, strict=True), key=_by_container)
     rows.pods = [row for row, _ in in_order]
@@ -82,7 +92,7 @@ def text_size(snapshot: Snapshot) -> int:
         texts.update((device.driver_version, device.firmware_version, device.health.reason))
         texts.update(throttle.reason for throttle in device.throttles)
         if len(device.throttles) > 1:
-            texts.add(_throttled(device))
+            texts.add(listed(throttle.reason for throttle in device.throttles))
     namespaces: dict[str, set[str]] = defaultdict(set)
     for pod in snapshot.pods:
         texts.update((pod.owner_kind, pod.owner_name))
@@ -90,9 +100,9 @@ def text_size(snapshot: Snapshot) -> int:
         texts.update((usage.namespace, usage.pod, usage.container, usage.partition, usage.pod_uid))
         texts.update(usage.resources)
         if len(usage.resources) > 1:
-            texts.add(_listed(usage.resources))
+            texts.add(listed(usage.resources))
         namespaces[usage.device].add(usage.namespace)
-    texts.update(_listed(names) for names in namespaces.values() if len(names) > 1)
+    texts.update(listed(names) for names in namespaces.values() if len(names) > 1)
     for process in snapshot.processes:
         texts.update((process.name, process.user, process.partition))
         if (owner := process.owner) is not None:
@@ -105,78 +115,19 @@ def _by_container(item: tuple[PodRow, int]) -> tuple[str, str, str]:
     return row.namespace, row.pod, row.container
 
 
-def _add(rows: NodeRows, place: NodeIdentity, part: SourceReading) -> None:
-    snapshot = part.snapshot
-    devices = _DeviceIndex(snapshot.devices, part.vendors, len(rows.devices))
-    processes = _distinct_processes(snapshot.processes, devices)
-    usages = _distinct_usages(snapshot.pod_usages, devices)
-    running: dict[str, int] = defaultdict(int)
-    for device, _ in processes:
-        running[device.id] += 1
-    usages_by_device: dict[str, list[PodUsage]] = defaultdict(list)
-    for device, usage in usages:
-        usages_by_device[device.id].append(usage)
-    rows.devices += [
-        _device_row(place, part, device, running[device.id], usages_by_device[device.id])
-        for device in devices.taken
-    ]
-    pods = _PodIndex(snapshot.pods)
-    shares = {
-        id(usage): share
-        for allocated in usages_by_device.values()
-        for usage, share in zip(allocated, usage_shares(allocated), strict=True)
-    }
-    rows.pods += [
-        _pod_row(place, part, device, usage, pods, share=shares[id(usage)]) for device, usage in usages
-    ]
-    rows.pod_devices += [devices.places.get(device.id, NOWHERE) for device, _ in usages]
-    rows.processes += [_process_row(place, part, device, process) for device, process in processes]
-    rows.process_devices += [devices.places.get(device.id, NOWHERE) for device, _ in processes]
-
-
-class _DeviceIndex:
-    """The devices of the part, by id, or by a unique index if the source has no id."""
-
-    def __init__(self, devices: Iterable[Device], vendors: Collection[str], first: int) -> None:
-        self._by_id = {device.id: device for device in devices if device.vendor in vendors}
-        self.taken = list(self._by_id.values())
-        self.places = {id_: first + place for place, id_ in enumerate(self._by_id)}
-        self._by_index: dict[int, Device | None] = {}
-        for device in self.taken:
-            if device.index is not None:
-                self._by_index[device.index] = None if device.index in self._by_index else device
-
-    def find(self, id_: str | None, index: int | None = None) -> Device | None:
-        if id_ is not None:
-            return self._by_id.get(id_)
-        return None if index is None else self._by_index.get(index)
-
-
-class _PodIndex:
-    def __init__(self, pods: Iterable[Pod]) -> None:
-        self._by_name = {(pod.namespace, pod.name): pod for pod in pods}
-
-    def find(self, usage: PodUsage) -> Pod | None:
-        return self._by_name.get((usage.namespace, usage.pod))
-
-
-def _distinct_processes(processes: Iterable[Process], devices: _DeviceIndex) -> list[tuple[Device, Process]]:
-    found = {}
-    for process in processes:
-        device = devices.find(process.device, process.device_index)
-        if device is not None:
-            found[process.pid, device.id, process.partition] = device, process
-    return list(found.values())
-
-
-def _distinct_usages(usages: Iterable[PodUsage], devices: _DeviceIndex) -> list[tuple[Device, PodUsage]]:
-    found = {}
-    for usage in usages:
-        device = devices.find(usage.device)
-        if device is not None:
-            key = usage.namespace, usage.pod, usage.container, device.id, usage.partition
-            found[key] = device, usage
-    return list(found.values())
+def _rows_of_part(place: NodeIdentity, part: SourceReading, first: int) -> NodeRows:
+    """`first` is the number of devices of the parts before it."""
+    found: SnapshotRows = rows_of(part.snapshot, part.vendors)
+    pods = {(pod.namespace, pod.name): pod for pod in part.snapshot.pods}
+    used_by = [pods.get((row.usage.namespace, row.usage.pod)) for row in found.containers]
+    places = {row.device.id: first + number for number, row in enumerate(found.devices)}
+    return NodeRows(
+        [_device_row(place, part, row) for row in found.devices],
+        [_pod_row(place, part, row, pod) for row, pod in zip(found.containers, used_by, strict=True)],
+        [places[row.device.id] for row in found.containers],
+        [_process_row(place, part, row) for row in found.processes],
+        [places[row.device.id] for row in found.processes],
+    )
 
 
 def _taken_at(part: SourceReading, device: Device) -> float | None:
@@ -188,12 +139,8 @@ def _taken_at(part: SourceReading, device: Device) -> float | None:
     return min(part.taken_at, device.read_at + part.taken_at - part.snapshot.taken_at)  # by the node's clock
 
 
-def _device_row(
-    place: NodeIdentity, part: SourceReading, device: Device, processes: int, usages: Sequence[PodUsage]
-) -> DeviceRow:
-    allocated = [usage for usage in usages if usage.allocated]
-    idle = [usage.idle_seconds for usage in allocated if usage.idle_seconds is not None]
-    pcie = device.pcie
+def _device_row(place: NodeIdentity, part: SourceReading, row: DeviceOfRow) -> DeviceRow:
+    device = row.device
     return DeviceRow(
         cluster=place.cluster,
         node=place.node,
@@ -210,76 +157,27 @@ def _device_row(
         state=STALE if device.stale else part.state,
         simulated=place.simulated,
         taken_at=_taken_at(part, device),
-        health=device.health.state.value,
-        health_reason=device.health.reason,
-        utilization_ratio=device.utilization_ratio,
-        memory_utilization_ratio=device.memory_utilization_ratio,
-        memory_total_bytes=device.memory_total_bytes,
-        memory_used_bytes=device.memory_used_bytes,
-        memory_free_bytes=device.memory_free_bytes,
-        temperature_celsius=device.temperature_celsius,
-        temperature_slowdown_celsius=device.temperature_slowdown_celsius,
-        temperature_margin_celsius=_temperature_margin(device),
-        power_watts=device.power_watts,
-        power_limit_watts=device.power_limit_watts,
-        energy_joules=device.energy_joules,
-        fan_speed_ratio=max((f.speed_ratio for f in device.fans if f.speed_ratio is not None), default=None),
-        pcie_generation=None if pcie is None else pcie.generation,
-        pcie_width=None if pcie is None else pcie.width,
-        throttled=_throttled(device),
-        ecc_uncorrected=_ecc_uncorrected(device) if device.ecc else None,
-        errors=sum(error.count for error in device.errors) if device.errors else None,
         partitions=len(device.partitions),
-        processes=processes,
-        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in allocated}),
-        idle_seconds=min(idle) if allocated and len(idle) == len(allocated) else None,
-        namespaces=_listed({usage.namespace for usage in usages}),
+        processes=row.processes,
+        allocated=len({(usage.namespace, usage.pod, usage.container) for usage in row.allocated}),
+        namespaces=listed({usage.namespace for usage in row.usages}),
+        **dict(zip(DEVICE_TEXTS, row.texts(), strict=True)),
+        **dict(zip(DEVICE_NUMBERS, row.numbers(), strict=True)),
     )
 
 
-def _throttled(device: Device) -> str | None:
-    return _listed(
-        throttle.reason
-        for throttle in device.throttles
-        if throttle.active and throttle.reason not in HARMLESS_THROTTLES
-    )
-
-
-def _temperature_margin(device: Device) -> float | None:
-    """None for 0, which drivers report for an unknown limit."""
-    at, slowdown = device.temperature_celsius, device.temperature_slowdown_celsius
-    return round(slowdown - at, 3) if slowdown and at is not None else None
-
-
-def _ecc_uncorrected(device: Device) -> int | None:
-    """The count since the driver was loaded if there is one, because a repaired board keeps its lifetime
-    count; the total of the device if there is one, else the sum of its blocks."""
-    counts = [count for count in device.ecc if count.severity == "uncorrected"]
-    counts = [count for count in counts if not count.lifetime] or counts
-    counts = [count for count in counts if count.block is None] or counts
-    return sum(count.count for count in counts) if counts else None
-
-
-def _pod_row(
-    place: NodeIdentity,
-    part: SourceReading,
-    device: Device,
-    usage: PodUsage,
-    pods: _PodIndex,
-    *,
-    share: float,
-) -> PodRow:
-    pod = pods.find(usage)
+def _pod_row(place: NodeIdentity, part: SourceReading, row: ContainerOfRow, pod: Pod | None) -> PodRow:
+    usage = row.usage
     return PodRow(
         cluster=place.cluster,
         node=place.node,
         namespace=usage.namespace,
         pod=usage.pod,
         container=usage.container,
-        device=device.id,
+        device=row.device.id,
         partition=usage.partition,
-        vendor=device.vendor.value,
-        model=device.model,
+        vendor=row.device.vendor.value,
+        model=row.device.model,
         pod_uid=usage.pod_uid,
         owner_kind=None if pod is None else pod.owner_kind,
         owner_name=None if pod is None else pod.owner_name,
@@ -287,29 +185,23 @@ def _pod_row(
         state=part.state,
         simulated=place.simulated,
         taken_at=part.taken_at,
-        processes=usage.processes,
         allocated=usage.allocated,
-        resources=_listed(usage.resources),
-        idle_seconds=usage.idle_seconds,
-        utilization_ratio=usage.utilization_ratio,
-        memory_used_bytes=usage.memory_used_bytes,
-        memory_share_bytes=usage.memory_share_bytes,
-        compute_share_ratio=usage.compute_share_ratio,
-        device_share_ratio=share if usage.allocated else None,
-        energy_joules=usage.energy_joules,
+        resources=listed(usage.resources),
+        **dict(zip(POD_NUMBERS, row.numbers(), strict=True)),
     )
 
 
-def _process_row(place: NodeIdentity, part: SourceReading, device: Device, process: Process) -> ProcessRow:
+def _process_row(place: NodeIdentity, part: SourceReading, row: ProcessOfRow) -> ProcessRow:
+    process = row.process
     owner = process.owner
     in_pod = owner is not None and owner.kind is OwnerKind.POD
     return ProcessRow(
         cluster=place.cluster,
         node=place.node,
         pid=process.pid,
-        device=device.id,
-        device_index=device.index,
-        vendor=device.vendor.value,
+        device=row.device.id,
+        device_index=row.device.index,
+        vendor=row.device.vendor.value,
         partition=process.partition,
         name=process.name,
         user=process.user,
@@ -323,14 +215,8 @@ def _process_row(place: NodeIdentity, part: SourceReading, device: Device, proce
         state=part.state,
         simulated=place.simulated,
         taken_at=part.taken_at,
-        memory_bytes=process.memory_bytes,
-        utilization_ratio=process.utilization_ratio,
-        memory_utilization_ratio=process.memory_utilization_ratio,
-        encoder_utilization_ratio=process.encoder_utilization_ratio,
-        decoder_utilization_ratio=process.decoder_utilization_ratio,
-        cpu_ratio=process.cpu_ratio,
-        resident_memory_bytes=process.resident_memory_bytes,
         started_at=process.started_at,
+        **dict(zip(PROCESS_NUMBERS, row.numbers(), strict=True)),
     )
 
 
@@ -345,17 +231,14 @@ def node_row(
     agent_version: str | None = None,
 ) -> NodeRow:
     devices = rows.devices
-    used = [device.utilization_ratio for device in devices if device.utilization_ratio is not None]
-    total = [device.memory_total_bytes for device in devices if device.memory_total_bytes is not None]
-    filled = [device.memory_used_bytes for device in devices if device.memory_used_bytes is not None]
-    both = [
-        (device.memory_used_bytes, device.memory_total_bytes)
-        for device in devices
-        if device.memory_used_bytes is not None and device.memory_total_bytes is not None
-    ]
-    size_of_both = sum(size for _, size in both)
-    drawn = [device.power_watts for device in devices if device.power_watts is not None]
-    heat = [device.temperature_celsius for device in devices if device.temperature_celsius is not None]
+    numbers = node_numbers(
+        [device.health for device in devices],
+        [device.utilization_ratio for device in devices],
+        [device.memory_total_bytes for device in devices],
+        [device.memory_used_bytes for device in devices],
+        [device.power_watts for device in devices],
+        [device.temperature_celsius for device in devices],
+    )
     return NodeRow(
         cluster=place.cluster,
         node=place.node,
@@ -365,28 +248,61 @@ def node_row(
         simulated=place.simulated,
         taken_at=taken_at,
         agent_version=agent_version,
-        vendors=_listed({device.vendor for device in devices}),
+        vendors=listed({device.vendor for device in devices}),
         models=_models(devices),
         devices=len(devices),
-        devices_lost=sum(device.health == "lost" for device in devices),
-        devices_unhealthy=sum(device.health in UNHEALTHY for device in devices),
         pods=len({(pod.namespace, pod.pod) for pod in rows.pods}),
         processes=len(rows.processes),
-        utilization_ratio=sum(used) / len(used) if used else None,
-        memory_total_bytes=sum(total) if total else None,
-        memory_used_bytes=sum(filled) if filled else None,
-        memory_used_ratio=sum(part for part, _ in both) / size_of_both if size_of_both else None,
-        power_watts=sum(drawn) if drawn else None,
-        temperature_max_celsius=max(heat, default=None),
+        **dict(zip(NODE_NUMBERS, numbers, strict=True)),
+    )
+
+
+# The columns of a node that change with every reading.
+NODE_NUMBERS = (
+    "devices_lost",
+    "devices_unhealthy",
+    "utilization_ratio",
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "memory_used_ratio",
+    "power_watts",
+    "temperature_max_celsius",
+)
+
+
+def node_numbers(  # noqa: PLR0917 - columns
+    healths: Sequence[str | None],
+    utilization: Sequence[float | None],
+    memory_total: Sequence[float | None],
+    memory_used: Sequence[float | None],
+    power: Sequence[float | None],
+    temperature: Sequence[float | None],
+) -> tuple[Any, ...]:
+    """Values of NODE_NUMBERS from those of its devices."""
+    used = [ratio for ratio in utilization if ratio is not None]
+    total = [size for size in memory_total if size is not None]
+    filled = [size for size in memory_used if size is not None]
+    both = [
+        (part, size)
+        for part, size in zip(memory_used, memory_total, strict=True)
+        if part is not None and size is not None
+    ]
+    size_of_both = sum(size for _, size in both)
+    drawn = [watts for watts in power if watts is not None]
+    return (
+        sum(health == "lost" for health in healths),
+        sum(health in UNHEALTHY for health in healths),
+        sum(used) / len(used) if used else None,
+        sum(total) if total else None,
+        sum(filled) if filled else None,
+        sum(part for part, _ in both) / size_of_both if size_of_both else None,
+        sum(drawn) if drawn else None,
+        max((degrees for degrees in temperature if degrees is not None), default=None),
     )
 
 
 def _models(devices: Iterable[Device | DeviceRow]) -> str | None:
-    return _listed({device.model for device in devices if device.model})
-
-
-def _listed(words: Iterable[str]) -> str | None:
-    return ",".join(sorted(words)) or None
+    return listed({device.model for device in devices if device.model})
 
 
 def merge_snapshots(node: str, parts: Sequence[SourceReading]) -> Snapshot:
@@ -482,6 +398,8 @@ class StoredReading(Struct, frozen=True, kw_only=True, gc=False):
     source: SourceKind
     taken_at: float
     stale_at: float
+    document_taken_at: float  # rows may have newer values than the document
+    structure: str | None
     vendors: tuple[str, ...]  # of its devices
     agent_version: str | None
     node_labels: tuple[tuple[str, str], ...]
@@ -503,6 +421,8 @@ def make_stored_reading(report: NodeReport, now: float, staleness: StalenessRule
         source=report.source,
         taken_at=taken_at,
         stale_at=staleness.stale_at(taken_at, snapshot.interval_seconds),
+        document_taken_at=taken_at,
+        structure=report.structure,
         vendors=tuple(sorted({device.vendor.value for device in snapshot.devices})),
         agent_version=snapshot.agent.version or None,
         node_labels=snapshot.node_labels,

@@ -2,16 +2,27 @@
 time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isnan
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from accelscope.fleet.rows import DeviceRow, NodeReport, NodeRow, PodRow, ProcessRow, SourceKind
+from accelscope.fleet.rows import (
+    DeviceRow,
+    NodeReport,
+    NodeRow,
+    NodeValues,
+    PodRow,
+    ProcessRow,
+    ReportNeeded,
+    SourceKind,
+)
 from accelscope.fleet.store.events import EventRecorder, device_name
 from accelscope.fleet.store.node_rows import (
     FRESH,
     INCOMPATIBLE,
+    NODE_NUMBERS,
     PRECEDENCE,
     STALE,
     UNREAD,
@@ -21,10 +32,12 @@ from accelscope.fleet.store.node_rows import (
     SourceContribution,
     SourceReading,
     make_rows,
+    node_numbers,
     node_row,
 )
 from accelscope.fleet.store.query import Condition, Positions, RowQuery
 from accelscope.fleet.store.table import ColumnTable, NodeNumbers
+from accelscope.model.update import DEVICE_NUMBERS, POD_NUMBERS, PROCESS_NUMBERS
 
 _UNSEARCHED = frozenset({"state", "source", "health", "type", "owner_kind"})
 
@@ -80,6 +93,19 @@ class NodeTables:
         self.devices.replace(number, rows.devices)
         self.pods.replace(number, rows.pods, rows.pod_devices)
         self.processes.replace(number, rows.processes, rows.process_devices)
+
+    def update(self, number: int, values: NodeValues) -> None:
+        """Sets the values of all rows but that of the node itself. Raises ReportNeeded."""
+        given = (values.devices, values.containers, values.processes)
+        here = [table.of_node(number) for table in self._parts]
+        if [len(rows) for rows in given] != [len(positions) for positions in here]:
+            raise ReportNeeded
+        read = here[0][self.devices.having("state", FRESH, here[0])]  # not the devices that are stale
+        self.devices.update(here[0], DEVICE_NUMBERS, values.devices, values.texts)
+        self.pods.update(here[1], POD_NUMBERS, values.containers)
+        self.processes.update(here[2], PROCESS_NUMBERS, values.processes)
+        for table, positions in zip(self._parts, (read, *here[1:]), strict=True):
+            table.assign(positions, "taken_at", values.taken_at)
 
     def mark_stale(self, number: int) -> None:
         for table in self._parts:
@@ -213,6 +239,18 @@ class AnomalyRegistry:
         self._pods = {key: text for key, text in self._pods.items() if key in there}
 
 
+# Of the devices, for `node_numbers`.
+_NODE_COLUMNS = [
+    DEVICE_NUMBERS.index(name)
+    for name in (
+        "utilization_ratio",
+        "memory_total_bytes",
+        "memory_used_bytes",
+        "power_watts",
+        "temperature_celsius",
+    )
+]
+
 # In units of the time to mark a node, some tens of microseconds.
 WORK_OF_MARKING = 1
 WORK_OF_WRITING = 40
@@ -236,6 +274,23 @@ class NodeWriter:
         self._anomalies = anomalies
         self._recorder = recorder
         self._touch = touch
+
+    def update(self, record: NodeRecord, values: NodeValues, now: float) -> None:
+        """After a reading with the same rows as the last one. Raises ReportNeeded if the rows are others."""
+        before, after = self._tables.healths(record.number), values.texts["health"]
+        self._tables.update(record.number, values)
+        if list(before.values()) != after:
+            table = self._tables.devices
+            rows = table.rows(table.of_node(record.number), now)
+            self._recorder.devices(record, before, rows, now)
+        columns = values.devices.T[_NODE_COLUMNS].tolist()
+        numbers = node_numbers(
+            after, *([None if isnan(value) else value for value in column] for column in columns)
+        )
+        here = self._tables.nodes.of_node(record.number)
+        self._tables.nodes.update(here, NODE_NUMBERS, np.array([numbers], np.float64))
+        self._tables.nodes.assign(here, "taken_at", values.taken_at)
+        self._touch(record.cluster, record.node)
 
     def refresh(self, record: NodeRecord, now: float, *, simulated: bool, quiet: bool) -> int:
         """After anything but a new reading. Returns the amount of work."""
@@ -315,7 +370,7 @@ def parts_of(
             SourceReading(
                 source=share.source.value,
                 state=FRESH if share.fresh else STALE,
-                taken_at=reading.taken_at,
+                taken_at=reading.document_taken_at,
                 snapshot=reading.snapshot() if given is None else given,
                 vendors=share.vendors,
             )

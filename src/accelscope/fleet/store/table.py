@@ -8,9 +8,10 @@ Everything runs in the event loop: a query sees one state, and positions are val
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -422,6 +423,12 @@ class ColumnTable(Generic[R]):
         here = np.arange(block.start, block.start + block.count)
         return here[self._live[here]]
 
+    def having(self, name: str, text: str, positions: Positions) -> npt.NDArray[np.bool_]:
+        """Whether the rows at `positions` have this text."""
+        code = self.texts(name).code(text)
+        found: npt.NDArray[np.bool_] = self.column(name, positions) == (NOWHERE if code is None else code)
+        return found
+
     def nodes(self, positions: Positions) -> npt.NDArray[np.int32]:
         """Numbers of the nodes whose rows are at `positions`."""
         return self._nodes[positions]
@@ -464,6 +471,27 @@ class ColumnTable(Generic[R]):
         self._live[block.start + count : block.start + block.capacity] = False
         self._taken += count - block.count
         block.count = count
+
+    def update(
+        self,
+        positions: Positions,
+        names: Sequence[str],
+        values: npt.NDArray[np.float64],
+        texts: Mapping[str, Sequence[str | None]] = MappingProxyType({}),
+    ) -> None:
+        """Sets columns of rows. `values` has a row for each of `positions`, and a column for each of
+        `names`."""
+        places = [[self._number_rows[name]] for name in names]
+        self._numbers[places, positions] = values.T
+        for name, column in texts.items():
+            place = self._text_rows[name]
+            known = self._texts[place]
+            before, after = self._codes[place, positions].tolist(), known.encode(column)
+            if after != before:
+                known.retain(after)
+                known.release(before)
+                self._codes[place, positions] = after
+                known.settle()
 
     def remove(self, node: int) -> None:
         block = self._blocks.pop(node, None)

@@ -14,6 +14,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from accelscope.model.update import CONTENT_TYPE as UPDATE_TYPE
+from accelscope.model.update import STRUCTURE_HEADER
 from accelscope.model.wire import read_snapshot
 from accelscope.simulate import spec
 from accelscope.simulate import spec as identity
@@ -254,8 +256,8 @@ GARBAGE = b'\x00\xff<html>\r\n502 :-( {"kind": "NodeList", "items": [[[[' * 400
 FOREVER = 86_400.0  # seconds, for requests that hang
 _AGE_HEADER = "X-AccelScope-Age"
 _TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_REQUEST_HEADERS = ("Accept", "Accept-Encoding", "If-None-Match")
-_RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", "ETag", _AGE_HEADER)
+_REQUEST_HEADERS = ("Accept", "Accept-Encoding", "If-None-Match", STRUCTURE_HEADER)
+_RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", "ETag", _AGE_HEADER, STRUCTURE_HEADER)
 _TIMEOUT = aiohttp.ClientTimeout(total=30.0)  # of a real agent
 
 
@@ -332,6 +334,11 @@ def _snapshot(request: web.BaseRequest, node: FleetNode, at: float) -> web.Respo
     headers = {"ETag": node.etag(at), _AGE_HEADER: f"{node.age(at):.3f}"}
     if request.headers.get("If-None-Match") == headers["ETag"]:
         return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
+    wanted, update = request.headers.get(STRUCTURE_HEADER), node.update(at)
+    if wanted is not None and update is not None:
+        headers[STRUCTURE_HEADER], body = update
+        if wanted == headers[STRUCTURE_HEADER]:
+            return web.Response(body=body, headers={**headers, "Content-Type": UPDATE_TYPE})
     return encoded(request, node.document(at), {**headers, "Content-Type": JSON})
 
 

@@ -42,6 +42,7 @@ from accelscope.model import (
     counted,
     identity_of,
 )
+from accelscope.model.update import rows_of, structure_of, update_document
 from accelscope.model.wire import SCHEMA_VERSION, read_snapshot, snapshot_document
 from accelscope.simulate import spec as identity
 from accelscope.simulate.faults import Fault
@@ -275,6 +276,8 @@ class Variant:
             spec, "/nowhere"
         )  # for readings, pods and capacity; its folder is not built
         self._templates: dict[tuple[int, int], Template] = {}
+        self._updates: dict[tuple[int, int], tuple[str, bytes]] = {}
+        self._structures: list[tuple[object, ...]] = []
         # Earlier times belong to events before the loop, such as the last reading of a lost device: they are
         # the same in each round.
         begin = recording.frames[recording.loop_from].at - interval_seconds
@@ -311,6 +314,21 @@ class Variant:
                 self.document(tick), self.recording.identities, settled=self._settled
             )
             self._templates.pop((place[0] - 2, place[1]), None)  # no node is two rounds behind
+        return known
+
+    def update(self, tick: int) -> tuple[str, bytes]:
+        """The structure of that reading, and the agent's update for a client that has it."""
+        place = self.place(tick)
+        known = self._updates.get(place)
+        if known is None:
+            snapshot = read_snapshot(self.document(tick))
+            rows = rows_of(snapshot)
+            structure = structure_of(snapshot, rows)
+            if structure not in self._structures:
+                self._structures.append(structure)
+            name = f"{id(self):x}-{self._structures.index(structure)}"
+            known = self._updates[place] = name, update_document(rows)
+            self._updates.pop((place[0] - 2, place[1]), None)
         return known
 
 
@@ -377,6 +395,11 @@ class FleetNode:
 
     def document(self, at: float) -> bytes:
         return self._read(at).document if self.faults else self._played(at)
+
+    def update(self, at: float) -> tuple[str, bytes] | None:
+        """The structure of the last reading and the agent's update; None: it always sends the whole
+        snapshot."""
+        return None if self.faults else self.variant.update(self.tick(at) + self._ahead)
 
     def readable(self, at: float) -> bytes:
         """The document in a schema that this version reads: metrics do not depend on the agent's schema."""
