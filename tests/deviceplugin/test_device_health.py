@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accelscope.deviceplugin.health import HealthLedger, HealthRule
 from accelscope.deviceplugin.watch import CheckResult, DriverWatch
-from accelscope.model import Device, Health, HealthState, Reading, Vendor
+from accelscope.model import Device, ErrorCount, Health, HealthState, Reading, Vendor
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 
 STATES = {"g": "ok", "w": "warning", "u": "unknown", "b": "critical"}
@@ -220,3 +220,32 @@ def test_a_driver_that_does_not_answer() -> None:
     driver.error = ReaderError("tool_missing", "no tool")
     assert str(watching.check().error) == "no tool"
     assert (watching.state.found, watching.state.up) == (True, False)
+
+
+def test_a_fatal_error_is_bad_until_the_event_that_ends_it_was_seen() -> None:
+    """As in the agent: an error of an application is not bad, a fatal one lasts."""
+    clock = [100.0]
+
+    def gpu(energy: float, *xids: str) -> Device:
+        errors = tuple(ErrorCount("xid", code, 1, 99.0) for code in xids)
+        return Device(
+            vendor=Vendor("nvidia"),
+            id="a",
+            health=Health(HealthState.OK),
+            energy_joules=energy,
+            errors=errors,
+        )
+
+    driver = Driver(k=gpu(1e6, "13"))
+    driver.vendor = Vendor("nvidia")
+    watching = DriverWatch(driver, survey_seconds=30, device_seconds=30, clock=lambda: clock[0])
+    [healthy] = watching.check().devices
+    assert healthy.health.state is HealthState.OK
+    driver.devices["k"] = gpu(1e6, "13", "48")
+    for _ in range(2):
+        [failed] = watching.check().devices
+        assert (failed.health.state, failed.health.cause) == (HealthState.CRITICAL, "xid_48")
+        clock[0] += 3600
+    driver.devices["k"] = gpu(5.0, "13", "48")
+    [again] = watching.check().devices
+    assert again.health.state is HealthState.OK

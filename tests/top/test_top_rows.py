@@ -209,6 +209,7 @@ def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:
         1,
         health=HealthState.WARNING,
         health_reason="XID 94",
+        health_action="Restart the application",
         temperature_celsius=91.0,
         temperature_slowdown_celsius=89.0,
     )
@@ -222,7 +223,7 @@ def test_alerts_name_the_worst_first_and_one_line_a_device() -> None:
     shown = view(node([device(0), hot, lost], notes=("pods: unreachable",)))
     assert [alert.text for alert in alerts(shown, CONTEXT)] == [
         "device 3 H100 80GB HBM3: LOST for 4m12s (not shown: off the bus)",
-        "device 1 H100 80GB HBM3: HOT 91C, slowdown limit 89C; WARN (XID 94)",
+        "device 1 H100 80GB HBM3: HOT 91C, slowdown limit 89C; WARN (XID 94): Restart the application",
         "attribution source pods: unreachable",
     ]
 

@@ -63,6 +63,7 @@ class Plugin:
             open_reader(vendor, settings.reader_options),
             survey_seconds=settings.reader_timeout,
             device_seconds=settings.device_timeout,
+            paths=settings.reader_options.paths,
         )
         self._ledger = HealthLedger(settings.health_rule)
         self._ledger_lock = threading.Lock()

@@ -12,13 +12,15 @@ from functools import partial
 from typing import Final, TypeVar
 
 from accelscope.deadline import CallInProgress, Calls, DeadlineExceeded, NoThreadAvailable, call_detached
-from accelscope.model import Device, ReaderState, counted
-from accelscope.vendors.common.contract import DriverAbsent, Reader, ReaderError, Survey
+from accelscope.model import Device, ReaderState, Reading, counted
+from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, Paths, Reader, ReaderError, Survey
+from accelscope.vendors.common.health import HealthTracker
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_PATHS = Paths()
 _SURVEY: Final = ""  # the key of calls that belong to no device
 
 
@@ -69,6 +71,7 @@ class DriverWatch:
         *,
         survey_seconds: float,
         device_seconds: float,
+        paths: Paths = _PATHS,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,6 +82,8 @@ class DriverWatch:
         self._monotonic = monotonic
         self._calls = DriverCalls()
         self._owners: dict[str, str] = {}  # key -> Device.id of its last answer
+        self._health = HealthTracker(reader.vendor, paths)
+        self._last: dict[str, Device] = {}  # last answers, by Device.id
         self._errors: Counter[str] = Counter()
         self._rejected: Counter[str] = Counter()
         self._survey: Survey | None = None
@@ -112,8 +117,10 @@ class DriverWatch:
             except ReaderError as error:
                 failures[key] = error
                 self._errors[error.reason] += 1
+                if isinstance(error, DeviceLost) and key in self._owners:
+                    self._health.observe_failure(self._owners[key], self._clock())
                 continue
-            devices[reading.device.id] = reading.device
+            devices[reading.device.id] = self._with_health(reading)
             self._owners[key] = reading.device.id
             self._rejected.update(rejection.reason for rejection in reading.rejected)
         self._owners = {key: owner for key, owner in self._owners.items() if key in survey.keys}
@@ -124,6 +131,13 @@ class DriverWatch:
             {owner: error for owner, error in failed.items() if owner not in devices},
             complete=survey.complete,
         )
+
+    def _with_health(self, reading: Reading) -> Device:
+        """The device with the same health as in the agent."""
+        device, now = reading.device, self._clock()
+        self._health.observe(reading, self._last.get(device.id), now)
+        self._last[device.id] = device
+        return self._health.decide(device, reading.problems, now)
 
     def _update_state(self, started: float, result: CheckResult) -> None:
         self._most_seen = max(self._most_seen, len(result.devices) + len(result.failed))

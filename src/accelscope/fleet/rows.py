@@ -81,6 +81,7 @@ class DeviceRow(Row, frozen=True, kw_only=True, gc=False):
     age_seconds: float | None = None
     health: HealthName
     health_reason: str | None = None
+    health_action: str | None = None
     unusual: str | None = None
     utilization_ratio: float | None = None
     memory_utilization_ratio: float | None = None

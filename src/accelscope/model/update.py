@@ -25,7 +25,7 @@ STRUCTURE_HEADER = "X-AccelScope-Structure"
 NO_STRUCTURE = "none"  # of a client without a snapshot
 
 # Columns of an update.
-DEVICE_TEXTS = ("health", "health_reason", "throttled")
+DEVICE_TEXTS = ("health", "health_reason", "health_action", "throttled")
 DEVICE_NUMBERS = (
     "utilization_ratio",
     "memory_utilization_ratio",
@@ -82,7 +82,7 @@ class DeviceOfRow:
 
     def texts(self) -> Values:
         health = self.device.health
-        return health.state.value, health.reason, _throttled(self.device)
+        return health.state.value, health.reason, health.action, _throttled(self.device)
 
     def numbers(self) -> Values:
         device, pcie = self.device, self.device.pcie

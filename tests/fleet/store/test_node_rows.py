@@ -72,6 +72,7 @@ def device_row(shown: Device) -> Any:
         ),
         ({"partitions": (Partition(id="p0"), Partition(id="p1"))}, "partitions", 2),
         ({"health": Health(HealthState.CRITICAL, "row remap failed")}, "health_reason", "row remap failed"),
+        ({"health": Health(HealthState.CRITICAL, action="Reset it")}, "health_action", "Reset it"),
         ({"memory_total_bytes": 85899345920}, "memory_total_bytes", 85899345920),
         ({"utilization_ratio": 0.0}, "utilization_ratio", 0.0),
         (

@@ -398,6 +398,8 @@ export interface DeviceRow {
   firmware_version: string | null;
   /** `ok`, `warning`, `critical`, `lost` or `unknown`. */
   health: string;
+  /** What to do first if the health is not `ok`. */
+  health_action: string | null;
   /** Why the health is not `ok`. */
   health_reason: string | null;
   /** Vendor and uuid, else serial number or PCI address (the order depends on the vendor); it survives reboots and is the label `device` of every series. */

@@ -3,11 +3,14 @@ import { path } from "../api/client";
 import type { DeviceDetail, DeviceRow } from "../api/types";
 import { linkTo } from "../app/routes";
 import { duration } from "../app/units";
+import { toFleetTime } from "../live/fleet-clock";
 import { affectsNode, useResource } from "../live/resource";
+import { secondsSince } from "../parts/age";
 import { Badge, Simulated, Stale } from "../parts/badge";
 import { shortId } from "../parts/events";
 import { Facts } from "../parts/facts";
-import { Health, words } from "../parts/health";
+import { Health, HealthIcon, toneOf, words } from "../parts/health";
+import { now } from "../parts/now";
 import { Panel } from "../parts/panel";
 import { Empty, Loading, ResourceView, StaleNote } from "../parts/states";
 import { vendorName } from "../parts/vendor";
@@ -81,6 +84,33 @@ function Badges({ row }: { row: DeviceRow }) {
   );
 }
 
+const ENDS: Record<string, string> = {
+  reset: "a reset of the device",
+  driver_reload: "the driver is loaded again",
+  reboot: "the node is rebooted",
+  replacement: "the device is replaced",
+};
+
+// Why the device is not healthy, since when, what to do, and what ends it.
+function HealthNote({ detail: { device, reading } }: { detail: DeviceDetail }) {
+  if (device.health === "ok" || device.health_reason === null) return null;
+  // The reading may be older than the state.
+  const health = reading?.health.reason === device.health_reason ? reading.health : null;
+  const since = secondsSince(health?.since, toFleetTime(now.value));
+  const end = ENDS[health?.until ?? ""];
+  return (
+    <div class="note note-warning" role="status">
+      <HealthIcon tone={toneOf(device.health)} />
+      <div class="note-text">
+        <strong>{words(device.health_reason)}</strong>
+        {since === null ? "" : `, for ${duration(since)}`}
+        {end === undefined ? ". " : `, until ${end}. `}
+        {device.health_action === null ? "" : `${device.health_action}.`}
+      </div>
+    </div>
+  );
+}
+
 function Whole({ detail }: { detail: DeviceDetail }) {
   const { device, reading } = detail;
   return (
@@ -92,6 +122,7 @@ function Whole({ detail }: { detail: DeviceDetail }) {
             : `No new data from this device for ${duration(device.age_seconds)}. Showing the last known values.`}
         </StaleNote>
       ) : null}
+      <HealthNote detail={detail} />
       <LiveCharts detail={detail} />
       <div class="columns">
         <Panel title="Device details">

@@ -85,6 +85,7 @@ COMMON_FIELDS: Mapping[str, str] = {
     "devices_stale": "number of devices whose last reading is old",
     "gpu_count": "number of GPUs",
     "health_reason": "why the health is not `ok`",
+    "health_action": "what to do first if the health is not `ok`",
     "items": "the rows of this page",
     "kind": "type of the column",
     "name": "display name",

@@ -89,7 +89,8 @@ def text_size(snapshot: Snapshot) -> int:
     texts.add(_models(snapshot.devices))
     for device in snapshot.devices:
         texts.update((device.id, device.model, device.uuid, device.serial, device.pci_address))
-        texts.update((device.driver_version, device.firmware_version, device.health.reason))
+        texts.update((device.driver_version, device.firmware_version))
+        texts.update((device.health.reason, device.health.action))
         texts.update(throttle.reason for throttle in device.throttles)
         if len(device.throttles) > 1:
             texts.add(listed(throttle.reason for throttle in device.throttles))

@@ -225,6 +225,7 @@ def _device(row: Row, node: str, pods: tuple[str, ...], idle_ratio: float) -> De
         model=text(row, "model"),
         health=choice(row, "health", HealthState),
         health_reason=text(row, "health_reason"),
+        health_action=text(row, "health_action"),
         stale=text(row, "state") == "stale",
         read_at=number(row, "taken_at"),
         unusual=text(row, "unusual"),
@@ -374,7 +375,8 @@ def _troubles(health: Row) -> Iterable[str]:
         why = health_reason_text(text(device, "health_reason"), state) or ""
         place = f"{required_text(device, 'cluster')}/{required_text(device, 'node')}"
         place += f" {_label(device, several_vendors=True)}"
-        yield f"{place}: {state.upper()}{f': {why}' if why else ''}"
+        action = text(device, "health_action")
+        yield f"{place}: {state.upper()}{f': {why}' if why else ''}{f': {action}' if action else ''}"
     for node in objects(health, "nodes"):
         place = f"{required_text(node, 'cluster')}/{required_text(node, 'node')}"
         yield f"{place}: {required_text(node, 'state')}: {humanize(text(node, 'reason') or 'not read')}"

@@ -331,6 +331,7 @@ def _device(
         model=device.model,
         health=device.health.state,
         health_reason=device.health.reason,
+        health_action=device.health.action,
         stale=device.stale,
         read_at=device.read_at,
         utilization_ratio=device.utilization_ratio,

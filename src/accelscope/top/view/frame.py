@@ -21,6 +21,7 @@ from accelscope.top.view.model import (
 from accelscope.top.view.processes import ProcessRow, Tree, matches, on_devices, process_rows
 from accelscope.top.view.table import (
     Column,
+    Condition,
     Level,
     Line,
     RenderContext,
@@ -86,16 +87,15 @@ def _node_alerts(node: NodeView, with_name: bool, context: RenderContext) -> Ite
     for device in node.devices:
         found = [each for each in conditions(device) if each.level >= Level.WARNING or each.word == "ANOMALY"]
         if found:
-            text = "; ".join(
-                _alert_text(device, condition.word, condition.text, context) for condition in found
-            )
+            text = "; ".join(_alert_text(device, condition, context) for condition in found)
             name = device_name(device, device.vendor if several else "device")
             yield Alert(found[0].level, f"{place}{name}: {text}")
     for note in node.notes:
         yield Alert(Level.NOTE, f"{place}attribution source {note}")
 
 
-def _alert_text(device: DeviceView, word: str, reason: str | None, context: RenderContext) -> str:
+def _alert_text(device: DeviceView, condition: Condition, context: RenderContext) -> str:
+    word, reason = condition.word, condition.text
     if word == "HOT":
         limit = device.temperature_slowdown_celsius
         slowdown = "" if limit is None else f", slowdown limit {celsius(limit, context.glyphs)}"
@@ -105,7 +105,8 @@ def _alert_text(device: DeviceView, word: str, reason: str | None, context: Rend
     since = ""
     if device.stale and device.read_at is not None:
         since = f" for {duration(context.now - device.read_at, context.glyphs)}"
-    return f"{word}{since}{f' ({reason})' if reason else ''}"
+    action = f": {condition.action}" if condition.action else ""
+    return f"{word}{since}{f' ({reason})' if reason else ''}{action}"
 
 
 R = TypeVar("R")

@@ -43,6 +43,7 @@ class DeviceView:
     model: str | None = None
     health: HealthState = HealthState.UNKNOWN
     health_reason: str | None = None
+    health_action: str | None = None  # what to do first
     stale: bool = False
     read_at: float | None = None  # Unix time of the last successful read
     unusual: str | None = None  # an anomaly that the fleet has detected

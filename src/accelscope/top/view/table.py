@@ -207,6 +207,7 @@ class Condition:
     word: str
     level: Level
     text: str | None = None  # the reason
+    action: str | None = None  # what to do first
 
 
 _HEALTH = {
@@ -236,7 +237,7 @@ def conditions(device: DeviceView) -> tuple[Condition, ...]:
     reason = health_reason_text(device.health_reason, device.health)
     if device.health in _HEALTH:
         known = _HEALTH[device.health]
-        found.append(Condition(known.word, known.level, reason))
+        found.append(Condition(known.word, known.level, reason, device.health_action))
     elif device.stale:
         found.append(Condition("STALE", Level.WARNING, reason))
     if is_hot(device.temperature_celsius, device.temperature_slowdown_celsius):

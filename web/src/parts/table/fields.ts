@@ -18,6 +18,7 @@ export const DEVICE_FIELDS = fieldsOf<DeviceRow>({
   fan_speed_ratio: true,
   firmware_version: true,
   health: true,
+  health_action: true,
   health_reason: true,
   id: true,
   idle_seconds: true,

@@ -13,6 +13,7 @@ export function identityOf({ device, reading }: DeviceDetail): Fact[] {
   const always: Fact[] = [
     ["Health", <Health key="health" state={device.health} />],
     ...(device.health_reason === null ? [] : ([["Reason", device.health_reason]] as const)),
+    ...(device.health_action === null ? [] : ([["What to do", device.health_action]] as const)),
     ...(device.unusual === null ? [] : ([["Anomaly", words(device.unusual)]] as const)),
     ["Vendor", vendorName(device.vendor)],
     ["Model", device.model, why.get("model") ?? null],

@@ -21,6 +21,7 @@ const device = (index: number, more: Partial<DeviceRow>) =>
     model: "H100",
     health: "ok",
     health_reason: null,
+    health_action: null,
     temperature_celsius: 60,
     temperature_slowdown_celsius: 90,
     throttled: null,
