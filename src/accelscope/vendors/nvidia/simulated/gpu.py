@@ -137,7 +137,7 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """A GPM metric: its value now in percent, and the integral in percent-seconds."""
+    """A GPM metric: its value now in percent, or MiB/s of PCIe traffic, and the integral over seconds."""
 
     metric: int  # nvmlGpmMetricId_t
     percent: float
@@ -350,7 +350,11 @@ class GpuDynamics:
             retired_pages=None if retired is None else (0, retired),
             retirement_pending=bool(retired) and self._has_new_rows(at, faults, restart),
             links=tuple(self._link(link, at) for link in range(gpu.links)),
-            activity=_activity(self._load, at) if card.gpm else (),
+            activity=(
+                (*_activity(self._load, at), *_pcie_traffic(self._load, at, transmit, receive))
+                if card.gpm
+                else ()
+            ),
             instance_activity=self._instance_activity(at) if card.gpm else (),
             xids=_xids(faults, at),
             mig=mig,
@@ -495,6 +499,15 @@ def _activity(load: DeviceLoad, at: float) -> tuple[Activity, ...]:
     return tuple(
         Activity(metric=metric, percent=100 * share * mean, integral=100 * share * total)
         for metric, share in _GPM_METRICS.items()
+    )
+
+
+def _pcie_traffic(load: DeviceLoad, at: float, transmit: float, receive: float) -> tuple[Activity, ...]:
+    """GPM has rates of the whole GPU in MiB/s, and none of an instance."""
+    mean, total = load.mean(at) / _MIB, load.total(at) / _MIB
+    return tuple(
+        Activity(metric=metric, percent=rate * mean, integral=rate * total)
+        for metric, rate in ((20, transmit), (21, receive))
     )
 
 
