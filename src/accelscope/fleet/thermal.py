@@ -21,6 +21,7 @@ _WIDTH = 2.0  # degrees Celsius: residuals above it are outliers
 _RIDGE = 1.0  # in squares of 100 W
 _SCALE = 100.0  # watts
 _MARGIN = 0.02  # of the highest power: outside the fitted range by more, a minute is not judged
+_CUT = 0.03  # of the minutes at either end of the range
 _SIMILAR = 0.1  # fraction of the highest power: within it, two devices have a similar load
 _MIN_SIMILAR = 2
 _TERMS = 4  # constant, power of this minute, of the last minute, mean power of the node's devices
@@ -105,6 +106,8 @@ class ThermalModel:
 
     def begin(self, minute: int) -> None:
         """Skipped minutes are gaps."""
+        if not self._minute:
+            self._minute = minute - 1
         passed = np.arange(max(self._minute + 1, minute - _LENGTH + 1), minute + 1) % _LENGTH
         self._power[:, passed] = 0
         self._temperature[:, passed] = 0
@@ -225,5 +228,9 @@ def _mean_of(values: Series, known: Mask) -> Numbers:
 
 
 def _range_of(values: Series, known: Mask) -> tuple[Numbers, Numbers]:
-    highest = np.where(known, values, -np.inf).max(axis=1)
-    return np.where(known, values, np.inf).min(axis=1) - _MARGIN * highest, (1 + _MARGIN) * highest
+    """Of each series, without the lowest and highest values: a few minutes are too few to fit."""
+    in_order = np.sort(np.where(known, values, np.inf), axis=1)
+    here, last = np.arange(len(values)), known.sum(axis=1) - 1
+    cut = (_CUT * last).astype(np.intp)
+    margin = _MARGIN * in_order[here, last]
+    return in_order[here, cut] - margin, in_order[here, last - cut] + margin

@@ -8,7 +8,7 @@ crash.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -355,13 +355,11 @@ class Node:
             return None
         devices, usages = [], []
         for index in range(DEVICES):
-            device = self._device(index, minute)
             number = int(readings.job[minute, index])
+            used = int(readings.memory[minute, index] * GIB) if number >= 0 else 0
+            devices.append(self._device(index, minute, used))
             if number >= 0:
-                usage = self._usage(device, readings.jobs[number].pod, index, minute)
-                device = replace(device, memory_used_bytes=(usage.memory_used_bytes or 0) + GIB // 2)
-                usages.append(usage)
-            devices.append(device)
+                usages.append(self._usage(readings.jobs[number].pod, index, minute, used))
         return Snapshot(
             node=self.name,
             taken_at=START + 60 * minute,
@@ -371,7 +369,7 @@ class Node:
             pod_usages=tuple(usages),
         )
 
-    def _device(self, index: int, minute: int) -> Device:
+    def _device(self, index: int, minute: int, used: int) -> Device:
         readings, model = self._readings, self.model
         throttle, errors = readings.throttled[minute, index], int(readings.errors[minute, index])
         return Device(
@@ -386,24 +384,24 @@ class Node:
             energy_joules=float(readings.energy[minute, index]) if model.energy_counter else None,
             temperature_celsius=float(readings.temperature[minute, index]),
             memory_total_bytes=model.memory * GIB,
-            memory_used_bytes=GIB // 2,
+            memory_used_bytes=used + GIB // 2,
             throttles=() if throttle is None else (Throttle(throttle, True),),
             ecc=(EccCount("uncorrected", False, int(readings.uncorrected[minute, index])),),
             errors=(ErrorCount("xid", "43", errors),) if errors > 0 else (),
         )
 
-    def _usage(self, device: Device, pod: str, index: int, minute: int) -> PodUsage:
+    def _usage(self, pod: str, index: int, minute: int, used: int) -> PodUsage:
         """Drivers do not report the utilisation of idle processes."""
         busy = float(self._readings.utilization[minute, index])
         return PodUsage(
-            device=device.id,
+            device=self.device_id(index),
             namespace=self.name,
             pod=pod,
             container="main",
             allocated=1,
             processes=1,
             utilization_ratio=busy if busy > 0.01 else None,
-            memory_used_bytes=int(float(self._readings.memory[minute, index]) * GIB),
+            memory_used_bytes=used,
         )
 
 

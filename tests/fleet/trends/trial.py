@@ -11,10 +11,19 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.fleet.trends.nodes import FAULT_MINUTE, START, VICTIM, Fault, Load, Node, faulty_nodes, well_nodes
+from tests.fleet.trends.nodes import (
+    DEVICES,
+    FAULT_MINUTE,
+    START,
+    VICTIM,
+    Fault,
+    Load,
+    Node,
+    faulty_nodes,
+    well_nodes,
+)
 from tests.fleet.trends.seeds import EVALUATION
 
 from accelscope.fleet.history import FleetHistory
@@ -26,7 +35,6 @@ from accelscope.fleet.trends import Trends
 WATCHED_MINUTES, WATCHED_LEAK_MINUTES = 180, 360  # after the fault
 WELL_NODES, WELL_HOURS = 53, 24  # for each load: 10,176 device-hours
 FAULTY_NODES = 20  # for each fault and load
-_AT_ONCE = 60
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,13 @@ async def watch(nodes: list[Node], minutes: int) -> list[Alarm]:
         for node in nodes:
             snapshot = node.snapshot(minute)
             if snapshot is not None:
-                report = NodeReport(node=node.name, source=SourceKind.AGENTS, taken_at=now, snapshot=snapshot)
+                report = NodeReport(
+                    node=node.name,
+                    source=SourceKind.AGENTS,
+                    taken_at=now,
+                    snapshot=snapshot,
+                    document=b"x",  # of the page
+                )
                 store.take("trial", report)
         while store.tick(now):
             pass
@@ -83,36 +97,23 @@ async def watch(nodes: list[Node], minutes: int) -> list[Alarm]:
 
 
 def well(seed: int, load: Load, count: int, minutes: int) -> Result:
-    result = Result(device_hours=count * 8 * minutes / 60)
-    for nodes in _batches(well_nodes(seed, load, count, minutes)):
-        result.false += asyncio.run(watch(nodes, minutes))
-    return result
+    nodes = list(well_nodes(seed, load, count, minutes))
+    alarms = asyncio.run(watch(nodes, minutes))
+    return Result(device_hours=count * DEVICES * minutes / 60, false=alarms)
 
 
-def faulty(seed: int, load: Load, fault: Fault, count: int) -> Result:
-    result = Result(faults=count)
+def faulty(seed: int, fault: Fault, count: int) -> dict[Load, Result]:
     minutes = FAULT_MINUTE + (WATCHED_LEAK_MINUTES if fault is Fault.LEAK else WATCHED_MINUTES)
-    for nodes in _batches(faulty_nodes(seed, load, fault, count, minutes)):
-        by_name = {node.name: node for node in nodes}
-        first: dict[str, int] = {}
-        for alarm in asyncio.run(watch(nodes, minutes)):
-            node = by_name[alarm.node]
-            victims = (f"{node.model.name} #{VICTIM}", f"{node.name}/victim")
-            if alarm.minute >= FAULT_MINUTE and alarm.subject in victims:
-                first.setdefault(alarm.node, alarm.minute - FAULT_MINUTE)
-        result.delays += first.values()
-    return result
-
-
-def _batches(nodes: Iterable[Node]) -> Iterable[list[Node]]:
-    batch: list[Node] = []
-    for node in nodes:
-        batch.append(node)
-        if len(batch) == _AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    nodes = {node.name: node for load in Load for node in faulty_nodes(seed, load, fault, count, minutes)}
+    first: dict[str, int] = {}
+    for alarm in asyncio.run(watch(list(nodes.values()), minutes)):
+        victims = (f"{nodes[alarm.node].model.name} #{VICTIM}", f"{alarm.node}/victim")
+        if alarm.minute >= FAULT_MINUTE and alarm.subject in victims:
+            first.setdefault(alarm.node, alarm.minute - FAULT_MINUTE)
+    results = {load: Result(faults=count) for load in Load}
+    for name, delay in first.items():
+        results[nodes[name].load].delays.append(delay)
+    return results
 
 
 def quantile(values: list[int], share: float) -> int:
@@ -148,8 +149,7 @@ def main() -> None:
     began = time.process_time()
     print(f"seed {seed}, {part:g} of the nodes")
     for fault in Fault:
-        for load in Load:
-            found = faulty(seed, load, fault, max(1, round(FAULTY_NODES * part)))
+        for load, found in faulty(seed, fault, max(1, round(FAULTY_NODES * part))).items():
             delay = ""
             if found.delays:
                 delay = f"after {quantile(found.delays, 0.5)}, 90 %: {quantile(found.delays, 0.9)} minutes"
