@@ -69,6 +69,27 @@ def test_a_played_document_is_what_the_agent_serves(kind: str) -> None:
     assert document["taken_at"] == pytest.approx(node.taken_at(first), abs=0.001)
 
 
+@pytest.mark.parametrize("kind", ["nvidia-sick", "mixed"])
+def test_times_in_a_document_are_those_of_the_fleet_and_not_of_the_recording(kind: str) -> None:
+    node = played(kind)
+    fault = FleetFault(kind="xid", cluster="c", node="node-7", vendor="nvidia", device=0, code=48, begin=20.0)
+    node.set_faults((fault,), 30.0)
+    text = node.document(60.0)
+    recorded_at = node.variant.node.epoch
+
+    def numbers(value: Any, key: str = "") -> list[str]:
+        if isinstance(value, dict):
+            return [found for name, member in value.items() for found in numbers(member, name)]
+        if isinstance(value, list):
+            return [found for member in value for found in numbers(member, key)]
+        old = isinstance(value, int | float) and abs(value - recorded_at) < 30 * 86400.0
+        return [key] if old else []
+
+    assert '"cause":"xid_48"' in text.decode()
+    assert numbers(json.loads(text)) == []
+    node.close()
+
+
 def samples(node: FleetNode, at: float) -> dict[tuple[str, str], float]:
     page = metrics_page(read_snapshot(json.loads(node.document(at)))).decode()
     return {

@@ -47,7 +47,7 @@ _NOW = "~now~"
 _SLOT = re.compile(r'"~(\d+)~"')
 _ID_KEYS = frozenset({"uuid", "serial", "uid", "pod_uid", "container_id"})
 _MOVING = frozenset(
-    {"taken_at", "read_at", "last_success", "last_seen"}
+    {"taken_at", "read_at", "last_success", "last_seen", "since"}
 )  # times that change with each reading
 _FIXED = frozenset({"started_at"})  # times that are the same in each round
 _COUNTERS = frozenset(
