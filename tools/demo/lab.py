@@ -8,7 +8,7 @@ import yaml
 from accelscope.simulate import SimulatedNode, load_node
 from tools.demo.clusters import LAB_NODE
 from tools.demo.scenes import SETTINGS_CHANGE
-from tools.demo.story import Happening
+from tools.demo.story import PlayedScene
 
 _USUAL, _OFTEN = "2s", "1s"
 # Whose the simulated processes are; on the machine of whoever runs the demo the numbers are somebody else's.
@@ -37,14 +37,14 @@ class Lab:
         )
         scratch.replace(self.settings_file)
 
-    def show(self, happenings: Iterable[Happening]) -> None:
+    def show(self, scenes: Iterable[PlayedScene]) -> None:
         """Replaces the current faults."""
         node = SimulatedNode.open(self.folder)
         vendor = next(iter(node.spec.vendors))
-        happenings = tuple(happenings)
+        scenes = tuple(scenes)
         node.write_faults(
             node.checked_fault({"kind": h.scene.kind, "vendor": vendor, "device": h.device})
-            for h in happenings
+            for h in scenes
             if h.scene.kind != SETTINGS_CHANGE
         )
-        self.write_settings(often=any(h.scene.kind == SETTINGS_CHANGE for h in happenings))
+        self.write_settings(often=any(h.scene.kind == SETTINGS_CHANGE for h in scenes))

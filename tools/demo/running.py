@@ -21,7 +21,7 @@ from tools.demo.children import Child, ChildEnded, Children, answers
 from tools.demo.clusters import LAB_CLUSTER, LAB_NODE, description, write_kinds
 from tools.demo.lab import Lab
 from tools.demo.settings import HOST, Settings
-from tools.demo.story import Happening, Story, changes, gone_on_before
+from tools.demo.story import PlayedScene, Story, changes, faults_before
 from tools.demo.targets import Targets
 
 _ACCELSCOPE = str(Path(sys.executable).with_name("accelscope"))
@@ -60,7 +60,7 @@ class Demo:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._failure: Exception | None = None
-        self._before: tuple[Happening, ...] = ()
+        self._before: tuple[PlayedScene, ...] = ()
         self._targets: Targets | None = None
         port, agent_port, prometheus_port = self.settings.ports()
         self.page_url = f"http://{HOST}:{port}"
@@ -120,18 +120,18 @@ class Demo:
         """Starts the story."""
         self._in_thread(self._follow)
 
-    def show(self, happenings: tuple[Happening, ...]) -> None:
+    def show(self, scenes: tuple[PlayedScene, ...]) -> None:
         """Replaces the current faults."""
         write_faults(
             self._fleet_folder,
-            [h.fault() for h in happenings if not (h.of_the_lab or h.of_the_description)],
+            [h.fault() for h in scenes if not (h.on_lab_node or h.began_before)],
         )
-        own = tuple(h for h in happenings if h.of_the_lab)
-        if own != tuple(h for h in self._before if h.of_the_lab):
+        own = tuple(h for h in scenes if h.on_lab_node)
+        if own != tuple(h for h in self._before if h.on_lab_node):
             self.lab.show(own)
-        for line in changes(self._before, happenings):
+        for line in changes(self._before, scenes):
             self._events(line)
-        self._before = happenings
+        self._before = scenes
 
     def ask(self, path: str) -> Any:
         """The fleet's API."""
@@ -160,7 +160,7 @@ class Demo:
         self.lab.describe(self.settings.node, node)
         write_kinds(self.folder / "kinds")
         told = description(self.settings.nodes, self.folder / "kinds", node, self.agent_url)
-        file.write_text(yaml.safe_dump({**told, "faults": gone_on_before(told)}, sort_keys=False))
+        file.write_text(yaml.safe_dump({**told, "faults": faults_before(told)}, sort_keys=False))
         self._fleet = load_fleet(file)
         return (
             self._children.start("simulated node", _ACCELSCOPE, "simulate", "run", node, self.lab.folder),

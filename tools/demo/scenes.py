@@ -1,4 +1,5 @@
-"""The faults of each round of the demo, with their messages."""
+"""The faults of each round of the demo, with their messages. Each shows one thing that page, `top` and alerts
+then show in the same words."""
 
 import math
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ SCENES: tuple[Scene, ...] = (
     # From the beginning.
     Scene(
         begin=0, until=math.inf, cluster="berlin", group="h100", first=-1, device=5, again=False,
-        kind="lost", begins="{device} fell off the bus", ends="",
+        kind="lost", begins="{device} fell off the bus: critical until the node reboots", ends="",
     ),
     Scene(
         begin=0, until=math.inf, cluster="oslo", group="mi250", again=False,
@@ -46,91 +47,86 @@ SCENES: tuple[Scene, ...] = (
         kind="idle", process="tritonserver", before_seconds=100 * 60,
         begins="tritonserver has a share of a GPU and has been idle for 100 minutes", ends="",
     ),
-    # In every round.
+    # In every round. An error that lasts: it is over when the device was reset, not after some time.
     Scene(
-        begin=8, until=150, cluster="berlin", group="h100", first=2, device=2,
-        kind="hot", begins="{device} overheats and slows down", ends="{device} has cooled down",
+        begin=8, until=330, cluster="berlin", group="h100", first=2, device=1, code=48,
+        kind="xid", begins="{device}: XID 48, critical until it is reset", ends="",
     ),
     Scene(
-        begin=20, until=330, cluster="berlin", group="a100", process="vllm",
+        begin=210, until=330, cluster="berlin", group="h100", first=2, device=1,
+        kind="reset", begins="{device} was reset: XID 48 is over", ends="",
+    ),
+    # An error of the application: no alert, and the device stays ok.
+    Scene(
+        begin=20, until=330, cluster="berlin", group="h100", first=4, device=3, code=31,
+        kind="xid", begins="{device}: XID 31, an error of the application; the device stays ok", ends="",
+    ),
+    # Waste.
+    Scene(
+        begin=32, until=330, cluster="berlin", group="a100", process="vllm",
         kind="idle", begins="vllm becomes idle and keeps its memory", ends="vllm is busy again",
     ),
+    # A trend: not yet an alert.
     Scene(
-        begin=32, until=250, cluster="berlin", group="h100", first=5, device=6,
-        kind="ecc_storm", begins="{device}: memory errors keep increasing",
+        begin=44, until=250, cluster="berlin", group="h100", first=6, device=6,
+        kind="ecc_storm", begins="{device}: memory errors keep increasing; it is marked as unusual",
         ends="{device}: no more memory errors",
     ),
-    *(
-        Scene(
-            begin=44 + 4 * number, until=300, cluster="berlin", group="h100", first=7, device=1, code=code,
-            kind="xid", begins=f"{{device}}: XID {code}", ends="",
-        )
-        for number, code in enumerate((74, 94, 48, 63, 119))
-    ),
+    # One cause, one alert: the node, not its eight devices.
     Scene(
-        begin=56, until=145, cluster="oslo", group="mi300", first=3,
-        kind="node_gone", begins="disappears", ends="is back",
+        begin=56, until=160, cluster="oslo", group="mi300", first=3,
+        kind="node_gone", begins="disappears with all its devices", ends="is back",
     ),
     Scene(
         begin=70, until=135, cluster="seoul",
         kind="api_down", begins="the API server closes every connection", ends="the API server answers again",
     ),
+    # On the node with the real agent.
     Scene(
         begin=90, until=210, cluster=LAB_CLUSTER, group=LAB, device=0,
         kind="hot", begins="{device} overheats (this node runs the real agent)",
         ends="{device} has cooled down",
     ),
     Scene(
-        begin=104, until=300, cluster="oslo", group="mi300", first=1, device=4,
-        kind="hot", begins="{device} overheats", ends="{device} has cooled down",
+        begin=104, until=262, cluster="oslo", group="mi300", first=1, device=4,
+        kind="ecc_storm", begins="{device}: uncorrectable memory errors, critical until it is reset",
+        ends="{device}: no more memory errors",
+    ),
+    Scene(
+        begin=262, until=330, cluster="oslo", group="mi300", first=1, device=4,
+        kind="reset", begins="{device} was reset", ends="",
     ),
     Scene(
         begin=116, until=220, cluster="berlin", group="mig",
         kind="agent_down", begins="its agent does not answer", ends="its agent answers again",
     ),
+    # A lost device silences the heat of its node.
     Scene(
-        begin=150, until=300, cluster="seoul", group="ascend", first=2, device=3,
+        begin=150, until=300, cluster="berlin", group="h100", first=-1, device=2, again=False,
+        kind="hot", begins="{device} overheats too; the lost device of its node silences this alert",
+        ends="{device} has cooled down",
+    ),
+    Scene(
+        begin=174, until=290, cluster="seoul", group="ascend", first=2, device=3,
         kind="ecc_storm", begins="{device}: memory errors keep increasing",
         ends="{device}: no more memory errors",
     ),
+    # What the agent reports of itself.
     Scene(
-        begin=162, until=290, cluster="seoul", group="rngd", first=1, device=1,
+        begin=188, until=310, cluster="seoul", group="rngd", first=1, device=1,
         kind="hang", begins="{device}: driver calls hang", ends="{device} answers again",
     ),
     Scene(
-        begin=174, until=300, cluster="seoul", group="ascend", first=5,
-        kind="sink_down", begins="its agent is not allowed to write the annotation",
-        ends="the annotation is written again",
-    ),
-    Scene(
-        begin=188, until=320, cluster="oslo", group="studio",
+        begin=236, until=330, cluster="oslo", group="studio",
         kind="reader_hang", begins="driver calls do not return", ends="the driver answers again",
     ),
     Scene(
-        begin=200, until=310, cluster="oslo", group="warboy",
-        kind="source_down", begins="its agent does not reach the API server",
-        ends="its agent reaches the API server again",
-    ),
-    Scene(
-        begin=212, until=300, cluster="seoul", group="a100", first=1,
-        kind="reader_garbage", begins="a driver returns unreadable values",
-        ends="the driver returns valid values again",
-    ),
-    Scene(
-        begin=224, until=310, cluster="seoul", group="a100", first=2, device=0,
-        kind="vanished", begins="{device} is no longer listed", ends="{device} is listed again",
-    ),
-    Scene(
-        begin=236, until=330, cluster="seoul", group="rngd", first=3, schema="2.0",
+        begin=280, until=340, cluster="seoul", group="rngd", first=3, schema="2.0",
         kind="agent_schema", begins="its agent has an unsupported version",
         ends="its agent has a supported version again",
     ),
     Scene(
-        begin=250, until=310, cluster="oslo", seconds=4.0,
-        kind="api_slow", begins="the API server takes 4 s for an answer", ends="the API server is fast again",
-    ),
-    Scene(
-        begin=262, until=330, cluster=LAB_CLUSTER, group=LAB,
+        begin=300, until=345, cluster=LAB_CLUSTER, group=LAB,
         kind=SETTINGS_CHANGE, begins="its agent now reads every second",
         ends="its agent now reads every two seconds",
     ),

@@ -17,7 +17,7 @@ ROUND_SECONDS = 360.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
+class PlayedScene:
     """A scene of one round, with its node and device. Times are since the beginning."""
 
     scene: Scene
@@ -31,19 +31,19 @@ class Happening:
         return self.scene.cluster if self.node is None else f"{self.scene.cluster}/{self.node}"
 
     @property
-    def of_the_lab(self) -> bool:
+    def on_lab_node(self) -> bool:
         """Whether it is on the node with the real agent."""
         return self.node == LAB_NODE
 
     @property
-    def of_the_description(self) -> bool:
+    def began_before(self) -> bool:
         """Whether it began before the demo."""
         return self.scene.before_seconds > 0
 
     def active(self, at: float) -> bool:
         return self.begin <= at < self.until
 
-    def told(self, *, begins: bool) -> str:
+    def message(self, *, begins: bool) -> str:
         text = self.scene.begins if begins else self.scene.ends
         return f"{self.place} {text.format(device=f'device {self.device}')}"
 
@@ -63,14 +63,14 @@ class Story:
         self._groups = {(c.id, group.prefix): group for c in fleet.clusters for group in c.groups}
         self._scenes = scenes
 
-    def of_round(self, number: int) -> tuple[Happening, ...]:
+    def of_round(self, number: int) -> tuple[PlayedScene, ...]:
         """The scenes that begin in this round, counted from 0."""
         start = number * ROUND_SECONDS
         return tuple(
-            self._happening(scene, number, start) for scene in self._scenes if scene.again or number == 0
+            self._played(scene, number, start) for scene in self._scenes if scene.again or number == 0
         )
 
-    def at(self, at: float) -> tuple[Happening, ...]:
+    def at(self, at: float) -> tuple[PlayedScene, ...]:
         """The active scenes, in seconds since the beginning."""
         number = int(at // ROUND_SECONDS)
         rounds = sorted({0, max(0, number - 1), number})  # what lasts began in the first
@@ -82,14 +82,14 @@ class Story:
         times = {
             time
             for each in (max(0, number - 1), number, number + 1)
-            for happening in self.of_round(each)
-            for time in (happening.begin, happening.until)
+            for scene in self.of_round(each)
+            for time in (scene.begin, scene.until)
         }
         return min(time for time in times if time > at)
 
-    def _happening(self, scene: Scene, number: int, start: float) -> Happening:
+    def _played(self, scene: Scene, number: int, start: float) -> PlayedScene:
         group = self._groups[scene.cluster, scene.group] if scene.group is not None else None
-        return Happening(
+        return PlayedScene(
             scene=scene,
             begin=start + scene.begin,
             until=start + scene.until,
@@ -107,16 +107,16 @@ def _device(group: NodeGroup, number: int) -> int:
     return number % next(iter(group.spec.vendors.values())).device_count
 
 
-def gone_on_before(description: Mapping[str, Any]) -> list[dict[str, Any]]:
+def faults_before(description: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Faults for the description of a fleet: those that began before the demo."""
     story = Story(read_fleet(yaml.safe_dump(dict(description))))
-    return [fleet_fault_document(h.fault(), times=True) for h in story.of_round(0) if h.of_the_description]
+    return [fleet_fault_document(h.fault(), times=True) for h in story.of_round(0) if h.began_before]
 
 
-def changes(before: Iterable[Happening], now: Iterable[Happening]) -> list[str]:
+def changes(before: Iterable[PlayedScene], now: Iterable[PlayedScene]) -> list[str]:
     """Messages for the difference: ends first, then begins."""
     before, now = tuple(before), tuple(now)
     return [
-        *(h.told(begins=False) for h in before if h.scene.ends and h not in now),
-        *(h.told(begins=True) for h in now if h not in before),
+        *(h.message(begins=False) for h in before if h.scene.ends and h not in now),
+        *(h.message(begins=True) for h in now if h not in before),
     ]
