@@ -88,15 +88,25 @@ def pci_devices(sys: Path, vendor_code: int, *classes: int) -> tuple[PciDevice, 
     )
 
 
-def link_of(folder: str) -> Pcie | None:
-    """The PCIe link of the device with this folder. None: not reported, or not a PCIe device."""
+def link_of(folder: str, limits: Pcie | None = None) -> Pcie | None:
+    """The PCIe link of the device with this folder. None: not reported, or not a PCIe device. `limits` are
+    those of the device, if they are known."""
+    if limits is None:
+        limits = link_limits_of(folder)
     link = Pcie(
         generation=_generation(f"{folder}/current_link_speed"),
-        max_generation=_generation(f"{folder}/max_link_speed"),
+        max_generation=limits.max_generation,
         width=_width(f"{folder}/current_link_width"),
-        max_width=_width(f"{folder}/max_link_width"),
+        max_width=limits.max_width,
     )
     return link if link != Pcie() else None
+
+
+def link_limits_of(folder: str) -> Pcie:
+    """The part of a link that does not change."""
+    return Pcie(
+        max_generation=_generation(f"{folder}/max_link_speed"), max_width=_width(f"{folder}/max_link_width")
+    )
 
 
 def numa_node_of(folder: str) -> int | None:

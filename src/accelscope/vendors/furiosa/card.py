@@ -22,7 +22,7 @@ from accelscope.model import (
     pci_address,
 )
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.common.files import link_of, read_text
+from accelscope.vendors.common.files import link_limits_of, link_of, read_text
 from accelscope.vendors.common.values import CounterTimes, identifier, words
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
@@ -181,7 +181,7 @@ class _Identity:
     """What does not change while the driver shows the same card in the same folder."""
 
     card: object
-    device: Device
+    device: Device  # of its PCIe link only the limits
     attributes: Attributes
 
 
@@ -200,28 +200,29 @@ class CardReader:
             inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
         except OSError:
             raise DeviceLost(f"{folder} does not exist any more") from None
-        address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
-        if address is not None and is_gone(self._pci_devices, address):
-            raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
         uuid = attributes.value(f"{folder}/device_uuid", "uuid", identifier)
         firmware = attributes.value(f"{folder}/fw_version", "firmware_version", words)
-        card = inode, address, uuid, firmware
+        card = inode, uuid, firmware
         known = self._identities.get(folder)
         if known is None or known.card != card:
             found = Attributes()
-            device = self._read_identity(entry, found, address, uuid, firmware)
+            device = self._read_identity(entry, found, uuid, firmware)
             known = _Identity(card, device, found)
             if all(reason is AbsenceReason.NOT_KNOWN for reason in found.absent.values()):
                 self._identities[folder] = known
+        address = known.device.pci_address
+        if address is not None and is_gone(self._pci_devices, address):
+            raise DeviceLost(f"{entry.name}: its PCI device {address} is gone")
         attributes.absent.update(known.attributes.absent)
         attributes.rejected += known.attributes.rejected
         return known.device
 
-    @staticmethod
     def _read_identity(
-        entry: Entry, attributes: Attributes, address: str | None, uuid: str | None, firmware: str | None
+        self, entry: Entry, attributes: Attributes, uuid: str | None, firmware: str | None
     ) -> Device:
         folder = entry.folder
+        address = attributes.value(f"{folder}/busname", "pci_address", pci_address)
+        pci_folder = f"{self._pci_devices}/{address or 'unknown'}"
         serial = attributes.value(f"{folder}/device_sn", "serial", identifier)
         kind = attributes.text(f"{folder}/device_type", "model")
         architecture = (draft.architecture(kind) if kind else None) or entry.architecture
@@ -239,6 +240,8 @@ class CardReader:
             uuid=uuid,
             serial=serial,
             pci_address=address,
+            numa_node=numa_node(pci_folder, attributes),
+            pcie=link_limits_of(pci_folder),
             device_name=entry.name,
             device_number=number,
             driver_version=attributes.value(f"{folder}/version", "driver_version", words),
@@ -270,7 +273,6 @@ class CardReader:
         attributes.absent.pop("health", None)  # the health is unknown then
         counts = attributes.value(f"{folder}/atr_error", "errors", sysfs.error_counts)
         uptime = attributes.value(f"{folder}/heartbeat", "uptime_seconds", draft.count)
-        device = self._pci_device(card)
         total, used, governor = None, None, None
         if entry.architecture == "warboy":
             cores, clocks = self._warboy_cores(entry, attributes, memory)
@@ -294,7 +296,6 @@ class CardReader:
         values = {
             "health": health_of(problems, reported),
             "read_at": now,
-            "numa_node": numa_node(device, attributes),
             "uptime_seconds": None if uptime is None else float(uptime),
             "governor": governor,
             "memory_total_bytes": total,
@@ -308,7 +309,7 @@ class CardReader:
             "cores": cores,
             "clocks": clocks,
             "throttles": throttles,
-            "pcie": link_of(device),
+            "pcie": link_of(self._pci_device(card), card.pcie),
             "errors": errors,
         }
         return reading(card, values, tool_card, attributes, problems)
