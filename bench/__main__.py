@@ -20,7 +20,7 @@ from bench.exporters import compare
 from bench.fleet import read_fleets
 from bench.growth import grow
 from bench.page import write_page
-from bench.peers import obtain_missing
+from bench.peers import GIVEN_PEER, PEERS, given_peer, obtain_missing
 from bench.rendering import render
 from bench.scenes import scenes
 from bench.start import start
@@ -67,6 +67,9 @@ def main() -> int:
         metavar="FOLDER",
         help="also measure the agent of this checkout, in which scripts/setup was run",
     )
+    parser.add_argument(
+        "--peer", type=given_peer, metavar="NAME=COMMAND", action="append", default=[], help=GIVEN_PEER
+    )
     chosen = parser.parse_args()
     if chosen.against and not (chosen.against / ".venv/bin/accelscope").exists():
         parser.error(f"--against {chosen.against}: has no .venv/bin/accelscope; run scripts/setup there")
@@ -82,7 +85,9 @@ def main() -> int:
     verdicts: dict[Contract, Verdict] = {}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="accelscope-bench-") as folder:
-        workshop = Workshop(Path(folder), effort, refused, chosen.scene, chosen.against)
+        workshop = Workshop(
+            Path(folder), effort, refused, chosen.scene, chosen.against, (*PEERS, *chosen.peer)
+        )
         write_bytecode(workshop)
         for name in chosen.only or SUBJECTS:
             outcome = SUBJECTS[name](workshop)

@@ -9,7 +9,7 @@ from accelscope.simulate.kubernetes import SimulatedCluster
 from bench.certificate import self_signed
 from bench.children import Workshop, free_port, running
 from bench.nodes import describe, make_node
-from bench.peers import PEERS, Peer
+from bench.peers import Peer
 from bench.scraper import Scraper
 from bench.sources import NotObtained
 
@@ -31,7 +31,7 @@ def write_bytecode(workshop: Workshop) -> None:
             scraper = Scraper(port, tls=certificate.trust, compressed=False)
             agent.wait_for_page(scraper)
             _wait_for_sources(scraper)
-    for peer in PEERS:
+    for peer in workshop.peers:
         _run_once(workshop, peer, node)
 
 

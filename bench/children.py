@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.effort import Effort
-from bench.peers import Peer
+from bench.peers import PEERS, Peer
 from bench.scraper import ScrapeFailed, Scraper
 from bench.sources import NotObtained
 
@@ -124,6 +124,7 @@ class Workshop:
     refused: Mapping[str, str] = field(default_factory=dict)  # why a peer could not be obtained, by its name
     scenes: Sequence[str] = ()  # names of those that exporters are compared in; none: all
     against: Path | None = None  # another checkout with a .venv, whose agent is measured too
+    peers: Sequence[Peer] = PEERS
 
     def missing(self, peer: Peer) -> str:
         """Why it is not there; empty where it is."""
@@ -160,7 +161,7 @@ class Workshop:
         program = peer.source.find()
         if program is None:
             raise NotObtained(self.missing(peer))
-        command = [*before, *peer.command(program, port, interval_seconds)]
+        command = [*before, *peer.command(program, port, node, interval_seconds)]
         return Child(peer.name, command, self.environment(**peer.surroundings(node)), self.folder)
 
 

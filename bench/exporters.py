@@ -8,7 +8,7 @@ from accelscope.simulate import SimulatedNode
 from bench.children import Workshop
 from bench.contracts import Contract, Outcome, Verdict
 from bench.forms import Forms, measure_forms
-from bench.peers import OUT_OF_REACH, PEERS, Peer
+from bench.peers import OUT_OF_REACH, Peer
 from bench.quota import NoQuota, cpu_quota
 from bench.scenes import USUAL_NODE, Scene, scenes
 from bench.scraper import percentile
@@ -61,7 +61,7 @@ def _play(workshop: Workshop, scene: Scene) -> list[Exporter]:
         exporters = _agents(workshop, scene, node, before)
         exporters += [
             _peer(workshop, scene, node, peer, before)
-            for peer in PEERS
+            for peer in workshop.peers
             if not workshop.missing(peer) and (peer.reads_devices or scene.yardsticks)
         ]
         for _ in range(workshop.effort.turns_with(scene.interval_seconds)):
@@ -164,7 +164,7 @@ def _table(
                 table.add(scene.name, name, "", *_ratios(own, _peers(exporters)), "")
     for scene, reason in unmeasured.items():
         table.add(scene.name, "all", "", *blank, f"not measured: {reason}")
-    for peer in PEERS:
+    for peer in workshop.peers:
         if reason := workshop.missing(peer):
             table.add("any", peer.name, "", *blank, f"not obtained: {reason}")
     for name, reason in OUT_OF_REACH.items():

@@ -1,12 +1,14 @@
 """Other people's exporters: how each is obtained, and how it is started on a simulated node."""
 
+import argparse
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.sources import FromCrates, FromDebian, FromPyPI, NotObtained, Source
+from bench.sources import FromCrates, FromDebian, FromPyPI, Given, NotObtained, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +19,13 @@ class Peer:
     name: str
     source: Source
     arguments: tuple[str, ...]
-    shows: bytes  # what stands in its page once it has read a device
+    shows: bytes  # what stands in its page once it has read a device; empty: any page will do
     environment: Mapping[str, str] = field(default_factory=dict)
     on_scrape: bool = False  # it reads when it is scraped, and has no interval
     reads_devices: bool = True  # otherwise it is a yardstick, and no peer
 
-    def command(self, program: Sequence[str], port: int, interval_seconds: int) -> list[str]:
-        filled = (each.format(port=port, interval=interval_seconds) for each in self.arguments)
+    def command(self, program: Sequence[str], port: int, node: Path, interval_seconds: int) -> list[str]:
+        filled = (each.format(port=port, interval=interval_seconds, node=node) for each in self.arguments)
         return [*program, *filled]
 
     def surroundings(self, node: Path) -> dict[str, str]:
@@ -75,6 +77,39 @@ OUT_OF_REACH = {
     "AMD device-metrics-exporter": "needs AMD's gpuagent and libamd_smi",
     "Ascend npu-exporter": "needs the driver's libdcmi; the simulated node has npu-smi",
 }
+
+
+GIVEN_PEER = (
+    "also compare with this exporter, such as one that no registry carries; may be repeated. "
+    "COMMAND is split as a shell does it and run without one. {port}, {interval} (seconds between its "
+    "readings) and {node} (folder of the simulated node, with bin, lib, sys, proc, dev) are filled in; write "
+    "{{ and }} for braces. An exporter without {interval} is taken as one that reads when it is scraped"
+)
+
+
+def given_peer(text: str) -> Peer:
+    """Of `--peer`. Raises ArgumentTypeError."""
+    name, _, command = text.partition("=")
+    if not name.strip() or not command.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND")
+    try:
+        program, *arguments = shlex.split(command)
+        for each in arguments:
+            each.format(port=0, interval=0, node="")
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(f"{name}: {type(error).__name__} in the command: {error}") from None
+    if not any("{port}" in each for each in arguments):
+        raise argparse.ArgumentTypeError(f"{name}: the command has no {{port}}")
+    if Given(program).find() is None:
+        raise argparse.ArgumentTypeError(f"{name}: {Given(program).takes}")
+    return Peer(
+        name.strip(),
+        Given(program),
+        tuple(arguments),
+        b"",
+        {"PATH": "{node}/bin:{path}", "LD_LIBRARY_PATH": "{node}/lib"},
+        on_scrape=not any("{interval}" in each for each in arguments),
+    )
 
 
 def obtain_missing() -> dict[str, str]:

@@ -120,6 +120,24 @@ class FromCrates:
         return cache() / f"{self.crate}-{self.version}"
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A program that is named on the command line."""
+
+    program: str
+
+    @property
+    def takes(self) -> str:
+        return f"{self.program} is not an executable program"
+
+    def find(self) -> Sequence[str] | None:
+        program = shutil.which(self.program)
+        return (program,) if program else None
+
+    def obtain(self) -> None:
+        raise NotObtained(self.takes)
+
+
 def _not_installed(packages: Sequence[str]) -> list[str]:
     """None where it is not Debian that would know: the build tells what it misses."""
     if shutil.which("dpkg-query") is None:
