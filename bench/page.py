@@ -23,8 +23,8 @@ How it is measured:
 - Other exporters are the published ones: from PyPI, crates.io and Debian, kept in
   `~/.cache/accelscope-bench` (`ACCELSCOPE_BENCH_CACHE` is another folder). What could not be had, or cannot
   run without hardware, stands in the table with the reason. `make bench ARGS="--peer 'NAME=COMMAND'"`
-  adds an exporter that no registry carries, such as `mine=/opt/mine --listen 127.0.0.1:{{port}}`; the command runs
-  without a shell, with `{{port}}`, `{{interval}}` and `{{node}}` filled in (`python -m bench --help`).
+  adds an exporter that no registry carries, such as `mine=/opt/mine --listen 127.0.0.1:{{port}}`; the command
+  runs without a shell, with `{{port}}`, `{{interval}}` and `{{node}}` filled in (`python -m bench --help`).
 - The scraping client is a bare socket that asks as Prometheus does (OpenMetrics, gzip). A time runs from
   before connecting to the last byte.
 - Python programs run with bytecode, as `pip install` leaves them. Without it the agent's memory is larger by
