@@ -38,10 +38,10 @@ REASONS = {
 # Health reasons, and a word of the advice.
 HEALTH = {
     Vendor("nvidia"): {
-        "a memory row could not be remapped: replace the board": "board replaced",
+        "a memory row could not be remapped": "board replaced",
         "the driver requests a GPU reset": "--gpu-reset",
         "the driver requests a node reboot": "reboot it",
-        "XID 48, 63 in the last 10 minutes": "dmesg",
+        "XID 48 (uncorrectable memory error)": "dmesg",
         "row remapping is pending until the next GPU reset": "spare rows",
         "uncorrected memory errors since the driver was loaded": "Jobs may have failed",
         "throttled by hardware: temperature or power": "fans",
@@ -50,12 +50,13 @@ HEALTH = {
         "the driver returned an error for 4 of 4 values": "--gpu-reset",
     },
     Vendor("amd"): {
-        "3 bad memory pages could not be retired; the board must be replaced": "board replaced",
-        "2 bad memory pages to be retired at the next GPU reset": "--gpureset",
-        "uncorrectable errors in the last 10 minutes: umc.ue": "Jobs may have failed",
+        "memory pages could not be retired: 3 bad memory pages": "board replaced",
+        "memory pages wait for retirement at the next GPU reset: 2 bad memory pages": "--gpureset",
+        "uncorrectable errors since the driver was loaded": "Jobs may have failed",
+        "RAS umc.ue (memory, uncorrectable error)": "Jobs may have failed",
         "XGMI link errors: X": "amd-smi xgmi",
         "throttled by heat or power supply: prochot": "fans",
-        "101 °C, above the slowdown limit of 100 °C": "fans",
+        "above the slowdown temperature: 101 °C, limit 100 °C": "fans",
         "the driver returns no data; the GPU is being reset": "reset failed",
     },
     Vendor("ascend"): {
@@ -65,7 +66,7 @@ HEALTH = {
     },
     Vendor("furiosa"): {
         "the driver reports that the card is not alive": "firmware",
-        "axi_post_error in the last ten minutes": "slot",
+        "axi_post_error (failed write on the card's internal bus)": "slot",
         "slowed down by hardware: thermal_slowdown": "fans",
         "neither the driver nor a tool reports whether the card is alive": "`furiosa-smi status`",
     },

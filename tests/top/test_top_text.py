@@ -86,7 +86,7 @@ def test_any_text_is_cut_to_its_width_and_is_printable(told: str) -> None:
         ("lost: lost: the driver says so", "lost", "the driver says so"),
         ("not_shown: the driver no longer shows it", "lost", "not shown: the driver no longer shows it"),
         ("lost", "lost", None),
-        ("XID 94 in the last ten minutes", "warning", "XID 94 in the last ten minutes"),
+        ("XID 94 (contained memory error)", "warning", "XID 94 (contained memory error)"),
         ("lost_and_found.service failed", "lost", "lost_and_found.service failed"),
         (None, "lost", None),
     ],

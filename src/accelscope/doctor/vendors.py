@@ -365,8 +365,11 @@ def _advice(examination: VendorExamination, subject: Subject, device: Device) ->
     if device.stale:
         reason = reason.partition(":")[0]  # `timeout: no answer within 2 s`
     advice = examination.advice(reason, subject)
-    action = next((e["action"] for e in _explained_errors(device) if _error_name(e) in reason), None)
-    if action is not None:
+    action = device.health.action
+    # The last word of `XID 48 (uncorrectable memory error)` before the meaning. The error may be an earlier
+    # agent's, so the driver need not count it.
+    code = reason.partition(" (")[0].rpartition(" ")[2]
+    if action is not None and declarations()[device.vendor].error_code(code) is not None:
         commands = "" if advice == examination.advice("", subject) else f" {advice}"
         advice = f"{action}.{commands}"
     return advice if device.index is None else advice.replace("INDEX", str(device.index))

@@ -126,8 +126,9 @@ def _device(device: Device) -> Entry:
 
 
 def is_answered(device: Device) -> bool:
-    """A lost device counts as answered: the driver reports the loss."""
-    return not device.stale or device.health.state is HealthState.LOST
+    """A lost device counts as answered: the driver reports the loss. So does a device that is stale because
+    of a known fatal error or a request for a reset."""
+    return not device.stale or device.health.state in (HealthState.LOST, HealthState.CRITICAL)
 
 
 def without_none(*pairs: tuple[str, int | str | None]) -> dict[str, int | str]:

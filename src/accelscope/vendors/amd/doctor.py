@@ -96,10 +96,10 @@ _BY_REASON = {
 }
 # By words in the reason of a device's health; the first match is used.
 _BY_HEALTH_TEXT = (
-    ("must be replaced", "Drain the node and have the board replaced: `amd-smi bad-pages --gpu INDEX`."),
+    ("could not be retired", "Drain the node and have the board replaced: `amd-smi bad-pages --gpu INDEX`."),
     ("next GPU reset", f"The GPU can still be used. When the node is drained: {_RESET}."),
     (
-        "uncorrectable errors",
+        "uncorrectable error",
         f"Jobs may have failed: {_KERNEL_LOG} and `amd-smi metric --ecc-blocks --gpu INDEX` name the block. "
         f"When the node is drained: {_RESET}. If the errors continue, replace the board.",
     ),

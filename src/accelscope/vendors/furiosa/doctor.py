@@ -91,7 +91,7 @@ _BY_WORD = (
         "the node.",
     ),
     (
-        "in the last ten minutes",
+        "_error (",
         f"{_KERNEL_LOG} shows the driver's messages; repeated errors point to a faulty slot or card.",
     ),
     ("slowed down", "Check fans, air flow and power supply; `furiosa-smi info` shows temperature and power."),

@@ -107,10 +107,10 @@ _BY_REASON = {
     "tool_not_started": "Check that --nvidia-smi-path is an executable for this machine.",
     "internal": "This is a bug in AccelScope: please report it, with the log of `accelscope agent`.",
 }
-# By a part of a device's health reason (`gpu.assess_health`); the first match is used.
+# By a part of a device's health reason (`gpu.find_problems`); the first match is used.
 _BY_HEALTH = (
     (
-        "replace the board",
+        "could not be remapped",
         "Drain the node and have the board replaced. `nvidia-smi -q -i INDEX -d ROW_REMAPPER` has details.",
     ),
     (
