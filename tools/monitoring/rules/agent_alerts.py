@@ -125,8 +125,8 @@ AGENTS = Group(
             expression=_by_node(", sink", f"({last('accelscope_sink_up')} == 0)"),
             summary=f"{WHERE}: {{{{ $labels.sink }}}} cannot be written",
             description=(
-                "Readers of the Node object see outdated values; without idle-state and health-state, a restart "
-                "of the agent forgets idle times and fatal errors.\n"
+                "Readers of the Node object see outdated values; without idle-state and health-state, a "
+                "restart of the agent forgets idle times and fatal errors.\n"
                 "First action: See accelscope_sink_last_error_info"
             ),
         ),
