@@ -67,7 +67,7 @@ def _described(reason: str, devices: Iterable[int], pods: str, action: str, *, m
     return f"Reason: {reason}\nDevices: {named}{more}\nPods: {pods}\nFirst action: {action}"
 
 
-_TEN = _shown(*[STEADY] * 10)
+_TWELVE = _shown(*[STEADY] * 12)
 _FIRST_EIGHT = "0, 1, 2, 3, 4, 5, 6, 7"
 
 
@@ -77,14 +77,14 @@ def _state(state: str, usual_action: str, summary: str, shown: str = "REASON") -
     reason, action = "memory row failed", "Drain the node"
     summary = summary.replace("REASON", reason)
     two = {
-        **_TEN,
+        **_TWELVE,
         _cause(1, state, "c", reason=reason, action=action, origin="hardware"): STEADY,
         _cause(2, state, "c", reason=reason, action=action, origin="hardware"): STEADY,
         **_pods(0, "other"),
         **_pods(1, "train-0"),
         **_pods(2, "train-0", "train-1"),
     }
-    many = {_cause(number, state, "c", reason=reason): STEADY for number in range(10)}
+    many = {_cause(number, state, "c", reason=reason): STEADY for number in range(12)}
     blip = {_cause(1, state, "c", reason=reason): f"_x60 1 {'stale'} _x100"}
     return AlertCase(
         fires=(
@@ -99,22 +99,22 @@ def _state(state: str, usual_action: str, summary: str, shown: str = "REASON") -
             ),
             # More devices and pods than a text should contain.
             Fires(
-                series={**_TEN, **many, **_pods(9, *(f"p{n}" for n in range(11)))},
+                series={**_TWELVE, **many, **_pods(9, *(f"p{n}" for n in range(11)))},
                 at=late,
                 labels={**_ON_NODE, "cause": "c"},
-                summary=f"{_PLACE} {_FIRST_EIGHT} and 2 more{summary}",
+                summary=f"{_PLACE} {_FIRST_EIGHT} and 4 more{summary}",
                 description=_described(
                     shown.replace("REASON", reason),
                     range(8),
                     "research/p0, research/p1, research/p10, research/p2, research/p3, research/p4, "
                     "research/p5, research/p6 and 3 more",
                     usual_action,
-                    more=" and 2 more",
+                    more=" and 4 more",
                 ),
             ),
             # A cause without texts, on a device without pods.
             Fires(
-                series={**_TEN, _cause(1, state, "c"): STEADY},
+                series={**_TWELVE, _cause(1, state, "c"): STEADY},
                 at=late,
                 labels={**_ON_NODE, "cause": "c"},
                 summary=f"{_PLACE} 1{summary}".replace(reason, "c"),
@@ -122,19 +122,19 @@ def _state(state: str, usual_action: str, summary: str, shown: str = "REASON") -
             ),
         ),
         quiet=(
-            (_TEN, "60m"),
+            (_TWELVE, "60m"),
             (two, early),
-            ({**_TEN, **blip}, "62m"),
-            ({**_TEN, **blip}, "70m"),
+            ({**_TWELVE, **blip}, "62m"),
+            ({**_TWELVE, **blip}, "70m"),
             *(
-                ({**_TEN, _cause(1, other, "c", reason=reason): STEADY}, "60m")
+                ({**_TWELVE, _cause(1, other, "c", reason=reason): STEADY}, "60m")
                 for other in ("lost", "critical", "warning", "unknown")
                 if other != state
             ),
             # The owner of the application is informed by another alert.
-            ({**_TEN, _cause(1, state, "c", reason=reason, origin="application"): STEADY}, "60m"),
+            ({**_TWELVE, _cause(1, state, "c", reason=reason, origin="application"): STEADY}, "60m"),
             # Over for a quarter of an hour.
-            ({**_TEN, _cause(1, state, "c", reason=reason): "1+0x30 stale"}, "47m"),
+            ({**_TWELVE, _cause(1, state, "c", reason=reason): "1+0x30 stale"}, "47m"),
         ),
     )
 
@@ -190,7 +190,7 @@ def _degraded() -> AlertCase:
             found({width: "8+0x100", **peer}, "pcie_lanes", lanes, reseat),
             # Again and again, for more than half of the time.
             Fires(
-                series={**_TEN, throttled: "_x30 " + " ".join(["1 1 stale"] * 20)},
+                series={**_TWELVE, throttled: "_x30 " + " ".join(["1 1 stale"] * 20)},
                 at="60m",
                 labels={**_ON_NODE, "cause": "throttled"},
                 summary=f"{_PLACE} 1: heat",
@@ -199,7 +199,7 @@ def _degraded() -> AlertCase:
         ),
         quiet=(
             *usual.quiet,
-            ({**_TEN, throttled: "_x30 " + " ".join(["1 stale _x1"] * 20)}, "60m"),  # a third of the time
+            ({**_TWELVE, throttled: "_x30 " + " ".join(["1 stale _x1"] * 20)}, "60m"),  # a third of the time
             ({**INFO, _CELSIUS: "84+0x100", _SLOWDOWN: "90+0x100"}, "20m"),
             ({**INFO, _CELSIUS: "91+0x100", _SLOWDOWN: "100+0x100"}, "20m"),
             ({**INFO, _CELSIUS: "89+0x100"}, "20m"),
@@ -244,7 +244,7 @@ def _reported() -> AlertCase:
             ),
             Fires(
                 series={
-                    **_TEN,
+                    **_TWELVE,
                     _cause(1, "warning", "xid_13", reason="illegal address", origin="application"): STEADY,
                 },
                 at="30m",
@@ -279,7 +279,7 @@ def _reported() -> AlertCase:
             ),
         ),
         lasts={
-            **_TEN,
+            **_TWELVE,
             _cause(1, "warning", "xid_13", reason="illegal address", origin="application"): STEADY,
         },
     )

@@ -31,7 +31,9 @@ def _text_of(label: str, otherwise: str) -> str:
 
 
 _REASON = _text_of("reason", "$labels.cause")
-_DEVICES = '{{ $devices := printf "group by (index, device) (%s)" $causes }}'
+# By number: as text, 10 is before 2.
+_ORDERED = 'label_replace(label_replace(%s, "order", "$1", "index", "(.+)"), "order", "0$1", "index", "(.)")'
+_DEVICES = f"{{{{ $devices := printf `group by (index, device, order) ({_ORDERED})` $causes }}}}"
 _PODS = (
     f"{{{{ $pods := printf `group by (namespace, pod) "
     f"(last_over_time({ON_DEVICE}{{cluster=%q, node=%q, vendor=%q}}[10m]) and on (device) %s)` "
@@ -74,12 +76,12 @@ def _of_cause(
             ")"
         ),
         summary=(
-            f"{chosen}{WHERE}: {{{{ $labels.vendor }}}} {_named('$devices', 'index', _INDEX)}: {message}"
+            f"{chosen}{WHERE}: {{{{ $labels.vendor }}}} {_named('$devices', 'order', _INDEX)}: {message}"
         ),
         description="\n".join(
             (
                 f"{chosen}{_PODS}Reason: {reason}",
-                f"Devices: {_named('$devices', 'index', _DEVICE)}",
+                f"Devices: {_named('$devices', 'order', _DEVICE)}",
                 f"Pods: {pods}",
                 f"First action: {_text_of('action', f'`{action}`')}",
             )
