@@ -325,3 +325,13 @@ def test_the_codes_that_a_driver_lists_explain_its_own_state() -> None:
     assert (explained_health.state, explained_health.reason) == (CRITICAL, "the driver reports Alarm: hot")
     assert (explained_health.cause, explained_health.until) == ("npu_48", "reset")
     assert explained(alarm, "npu", ()) == alarm
+
+
+def test_devices_and_codes_without_end_take_no_memory_without_end(gpu: Gpu) -> None:
+    for number in range(1500):
+        gpu.xid(str(number + 1), 100.0)
+        lost = Device(vendor=Vendor("nvidia"), id=f"nvidia:{number}", health=Health(LOST, cause="lost"))
+        gpu.tracker.observe_failure(lost.id, 100.0)
+        assert gpu.tracker.decide(lost, (), 100.0).health.state is LOST
+    assert gpu.read(101.0)[0] is OK  # its history has no room
+    assert len(gpu.tracker.lasting()) == 0

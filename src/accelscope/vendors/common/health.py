@@ -24,7 +24,9 @@ from accelscope.vendors.common.error_codes import Clearing, ErrorCode
 from accelscope.vendors.common.files import read_optional
 
 RECENT_SECONDS = 600.0  # how long an error without a clearing event affects the health
-_MOST_ERRORS = 64  # of one device that last
+_MOST_ERRORS = 64  # of one device that affect its health
+_MOST_CODES = 1024  # of one device
+_MOST_DEVICES = 1024
 _RESTARTED_BELOW = 0.5  # a counter below this fraction of its last value was restarted
 
 _EVENTS: tuple[Clearing, ...] = ("reset", "driver_reload", "reboot", "replacement")
@@ -220,7 +222,7 @@ class HealthTracker:
         if self._declaration.lists_current_errors or (history is None and not device.errors):
             return
         if history is None:
-            history = self._histories[device.id] = ErrorHistory()
+            history = self._new_history(device.id)
         self._add(history, device.errors)
         if history.errors:
             evidence = self._evidence(device, reading.problems or (device.health,), now)
@@ -234,7 +236,13 @@ class HealthTracker:
 
     def observe_failure(self, device: str, now: float) -> None:
         """The driver reports that the device is lost or must be reset. It answers again after a reset."""
-        self._histories.setdefault(device, ErrorHistory()).failed_at = now
+        (self._histories.get(device) or self._new_history(device)).failed_at = now
+
+    def _new_history(self, device: str) -> ErrorHistory:
+        history = ErrorHistory()
+        if len(self._histories) < _MOST_DEVICES:
+            self._histories[device] = history
+        return history
 
     def decide(self, device: Device, problems: Sequence[Health], now: float) -> Device:
         """The device with its health. `problems` are those that the driver reports now."""
@@ -249,7 +257,8 @@ class HealthTracker:
             since = health.since
         elif (state, cause) != (health.state, health.cause):
             since = now
-        self._causes[device.id] = (health.state, health.cause, since)
+        if device.id in self._causes or len(self._causes) < _MOST_DEVICES:
+            self._causes[device.id] = (health.state, health.cause, since)
         word = health.vendor_word or device.health.vendor_word
         return replace(device, health=replace(health, since=since, vendor_word=word))
 
@@ -270,6 +279,8 @@ class HealthTracker:
         for error in errors:
             key, seen = (error.kind, error.code), error.last_seen
             if seen is None or history.handled.get(key, -1.0) >= seen:
+                continue
+            if key not in history.handled and len(history.handled) >= _MOST_CODES:
                 continue
             history.handled[key] = seen
             entry = self._entry(error.code)
@@ -332,6 +343,9 @@ class HealthTracker:
                 del history.errors[key]
 
     def _entry(self, code: str) -> ErrorCode | None:
-        if code not in self._entries:
-            self._entries[code] = self._declaration.error_code(code)
-        return self._entries[code]
+        if code in self._entries:
+            return self._entries[code]
+        entry: ErrorCode | None = self._declaration.error_code(code)
+        if len(self._entries) < _MOST_CODES:
+            self._entries[code] = entry
+        return entry
