@@ -245,6 +245,22 @@ def test_counters_go_on_when_a_node_gets_an_agent_of_its_own(kind: str) -> None:
         node.close()
 
 
+def test_a_reset_ends_a_fatal_error() -> None:
+    node = played("nvidia-h100x8")
+    fatal = FleetFault(kind="xid", cluster="c", node=node.name, device=1, code=48, begin=20.0)
+    node.set_faults([fatal], 20.0)
+
+    def cause(at: float) -> str | None:
+        return read_snapshot(json.loads(node.document(at))).devices[1].health.cause
+
+    try:
+        assert [cause(at) for at in (30.0, 40.0, 1000.0)] == ["xid_48"] * 3
+        node.set_faults([fatal, replace(fatal, kind="reset", code=None, begin=1010.0)], 1010.0)
+        assert cause(1030.0) is None
+    finally:
+        node.close()
+
+
 def test_a_chip_that_does_not_answer_is_unknown_in_the_annotation() -> None:
     node = played("ascend-910b-x8")
     [(name, text)] = node.annotations(0.0).items()
