@@ -195,7 +195,8 @@ def _notes(workshop: Workshop, measured: Mapping[Scene, Sequence[Exporter]]) -> 
         "Collections: CPU time from the beginning of one to that of a later one, while nobody scrapes. "
         "Those that read on scrape pay for it there. First scrape: the first of a new page, on a new "
         "connection, which is what a Prometheus meets that asks less often than is collected: the agent "
-        "joins and compresses its page then, and sends the same bytes to whoever asks next. It waits until "
+        "joins and compresses its page with the collection in formats that were scraped during the last "
+        "minute, otherwise then, and sends the same bytes to whoever asks next. The scrape waits until "
         "no collection runs, because its CPU is that of the whole process meanwhile; medians. Start: to the "
         "first page that shows a device.",
         "RSS is of the exporter's own process: that of a tool which it runs, as all-smi does with nvidia-smi "

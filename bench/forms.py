@@ -216,7 +216,7 @@ def _table(subjects: Sequence[Subject], first: Sequence[float]) -> Table:
         "Collects every 10 s, the default, where nothing else is said. CPU per scrape is without what the "
         "process uses when nobody scrapes it. Nearly all of these scrapes are of a page that was sent "
         "before.",
-        "The first scrape of a new page, as Prometheus meets it, has to join and compress it: with "
+        "The first scrape of a new page, as Prometheus meets it, comes after a pause: with "
         f"{_MANY_PROCESSES} processes p50 {ms(statistics.median(first))} ms, p99 "
         f"{ms(percentile(list(first), 0.99))} ms of {len(first)}.",
     )

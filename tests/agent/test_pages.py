@@ -78,6 +78,24 @@ def test_gzip_is_used_only_if_the_client_accepts_it(site: Site) -> None:
     assert gzip.decompress(bodies["gzip"]) == bodies["identity"]
 
 
+def test_new_pages_are_compressed_with_the_collection_only_while_somebody_scrapes(site: Site) -> None:
+    def prepared() -> set[str]:
+        site.pages.publish(SNAPSHOT)
+        assert site.pages._last is not None
+        made = vars(site.pages._last.page).keys()
+        return made & {"text", "text_gzip", "openmetrics", "openmetrics_gzip"}
+
+    assert prepared() == set()
+    site.get("/m", accept="application/openmetrics-text;version=1.0.0", accept_encoding="gzip")
+    site.now += 30.0
+    assert prepared() == {"openmetrics", "openmetrics_gzip"}
+    site.get("/m")
+    site.now += 40.0
+    assert prepared() == {"text"}
+    site.now += 61.0
+    assert prepared() == set()
+
+
 def test_the_snapshot_is_complete_and_has_its_schema_version(site: Site) -> None:
     site.pages.publish(SNAPSHOT)
     document = json.loads(site.get("/snapshot").bodies["identity"])

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from accelscope.model.update import SnapshotRows, Structures
 
 _STUCK_SECONDS = 30.0
+# For so long after a scrape, new pages are made in its format with the collection: joining and compressing
+# took most of the time of the first scrape of a page.
+_SCRAPED_SECONDS = 60.0
 
 # Age of the snapshot in seconds: clients need not compare this machine's clock with their own.
 AGE_HEADER = "X-AccelScope-Age"
@@ -73,11 +76,15 @@ class Pages:
         self._moved_at = moved_at
         self._monotonic = monotonic
         self._last: CollectedSnapshot | None = None
+        self._scraped_at: dict[str, float] = {}  # by the attribute of Page with that format
         self._structures: Structures | None = None  # from the first request of a fleet on
 
     def publish(self, snapshot: Snapshot) -> None:
-        page = self.exposition.render(snapshot)
-        self._last = CollectedSnapshot(snapshot, page, self._monotonic())
+        page, now = self.exposition.render(snapshot), self._monotonic()
+        self._last = CollectedSnapshot(snapshot, page, now)  # frees the previous page
+        for form, scraped_at in list(self._scraped_at.items()):  # a copy: a scrape may add one
+            if now - scraped_at <= _SCRAPED_SECONDS:
+                getattr(page, form)
 
     def routes(self) -> dict[str, Handler | Route]:
         return {
@@ -93,9 +100,14 @@ class Pages:
             return Response.text(503, "the first collection is not finished yet")
         page = self._last.page
         kind = accepts(request.headers.get("accept"), (TEXT_TYPE, OPENMETRICS_TYPE)) or TEXT_TYPE
-        if kind == OPENMETRICS_TYPE:
-            return _encoded_response(request, lambda: page.openmetrics, lambda: page.openmetrics_gzip, kind)
-        return _encoded_response(request, lambda: page.text, lambda: page.text_gzip, kind)
+        form = "openmetrics" if kind == OPENMETRICS_TYPE else "text"
+
+        def body(form: str) -> bytes:
+            self._scraped_at[form] = self._monotonic()
+            found: bytes = getattr(page, form)
+            return found
+
+        return _encoded_response(request, lambda: body(form), lambda: body(f"{form}_gzip"), kind)
 
     def _snapshot(self, request: Request) -> Response:
         last = self._last

@@ -1,8 +1,8 @@
 """Renders a snapshot as a page of metrics.
 
 The sample lines are rendered once per collection. They are the same in text format 0.0.4 and OpenMetrics 1.0;
-only the headers differ. The first scrape joins and compresses them, and later scrapes reuse the bytes. Label
-strings are cached between collections, because they rarely change.
+only the headers differ. They are joined and compressed once, and all scrapes of a format get the same bytes.
+Label strings are cached between collections, because they rarely change.
 """
 
 import gzip
