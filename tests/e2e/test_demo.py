@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 from tools.demo.prometheus import configuration
 from tools.demo.running import Demo
 from tools.demo.settings import Settings
-from tools.demo.story import Happening, Story
+from tools.demo.story import PlayedScene, Story
 from tools.monitoring.rules.recording import CAUSES
 
 EXAMPLE = CHART / "examples" / "scrape-config.yaml"
@@ -43,7 +43,7 @@ def prometheus(demo: Demo) -> PrometheusApi:
     return PrometheusApi(port_of(demo.prometheus_url))
 
 
-def of_kinds(demo: Demo, *kinds: str) -> tuple[Happening, ...]:
+def of_kinds(demo: Demo, *kinds: str) -> tuple[PlayedScene, ...]:
     """From the first round of the story."""
     return tuple(h for h in Story(demo.fleet).of_round(0) if h.scene.kind in kinds)
 

@@ -17,7 +17,7 @@ from tests.e2e.prometheus_server import PrometheusApi
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tools.demo.running import Demo
 from tools.demo.settings import Settings
-from tools.demo.story import gone_on_before
+from tools.demo.story import faults_before
 
 ACCELSCOPE = str(Path(sys.executable).with_name("accelscope"))
 SETTINGS = Settings(nodes=1, scrape_seconds=1, port=0, agent_port=0, prometheus_port=0)
@@ -42,10 +42,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             {"kind": "idle", "cluster": cluster, "node": node, "process": process, "from": -3600 * hours}
             for cluster, node, process, hours in IDLE
         ]
-        return [*gone_on_before(description), *idle]
+        return [*faults_before(description), *idle]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tools.demo.running, "gone_on_before", faults)
+        patch.setattr(tools.demo.running, "faults_before", faults)
         with Demo(tmp_path_factory.mktemp("demo"), SETTINGS, story=False) as started:
             yield started
 
