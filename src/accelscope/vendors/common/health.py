@@ -15,6 +15,7 @@ Agent and device plugin import this module when a device first has a problem or 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from accelscope.model import Device, ErrorCount, Health, HealthState, Reading, Vendor
@@ -38,6 +39,7 @@ _SEVERITY = (
     HealthState.LOST,
 )
 _HEALTHY = Health(HealthState.OK)
+_NO_COUNTERS: Mapping[str, float] = MappingProxyType({})
 
 
 # --- decision -------------------------------------------------------------
@@ -127,15 +129,14 @@ def ends(event: Clearing, until: Clearing | None) -> bool:
 # --- evidence of clearing events ------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What shows, by comparison with a later reading, that the device was reset, and so on."""
 
     at: float  # seconds since the epoch
     boot: str | None = None  # of the node
     driver: str | None = None  # of the loaded driver: the inodes of its modules in /sys
     serial: str | None = None
-    counters: Mapping[str, float] = field(default_factory=dict)  # that a reset restarts
+    counters: Mapping[str, float] = _NO_COUNTERS  # that a reset restarts
     reset_requested: bool = False
 
 
@@ -311,8 +312,7 @@ class HealthTracker:
             if event is not None:
                 self._end(history, event, before.at)
             # A value that cannot be read for a while is compared when it is there again.
-            evidence = replace(
-                evidence,
+            evidence = evidence._replace(
                 boot=evidence.boot or before.boot,
                 driver=evidence.driver or before.driver,
                 serial=evidence.serial or before.serial,
