@@ -110,6 +110,7 @@ class VendorDeclaration:
     # The driver lists the errors that a device has now, so it decides itself when one ends.
     lists_current_errors: bool = False
     resets_after_errors: bool = False  # the driver resets a device by itself after an error that needs it
+    reset_counters: tuple[str, ...] = ()  # that a reset restarts: energy, uptime, replays (of PCIe)
     driver_modules: tuple[str, ...] = ()  # of the kernel; loaded again, they show a reload of the driver
 
     plugin: PluginDeclaration | None = None  # what `accelscope device-plugin` needs

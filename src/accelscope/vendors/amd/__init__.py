@@ -38,6 +38,7 @@ VENDOR = VendorDeclaration(
     capture_plan="capture:PLAN",
     error_codes="error_codes",
     resets_after_errors=True,
+    reset_counters=("energy",),  # replays have two sources
     driver_modules=("amdgpu",),
     plugin=PluginDeclaration(part="plugin:open_part", resource="amd.com/gpu"),
     settings=(AMD_SMI, ROCM_SMI),

@@ -13,7 +13,7 @@ Agent and device plugin import this module when a device first has a problem or 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -156,12 +156,12 @@ def event_between(before: Evidence, after: Evidence) -> Clearing | None:
     return None
 
 
-def restarting_counters(device: Device) -> dict[str, float]:
-    """Counters that a reset of the device restarts. The counts of memory errors can also be set to 0 without
-    a reset, so they are used only if there is nothing else."""
+def restarting_counters(device: Device, names: Collection[str]) -> dict[str, float]:
+    """Counters that a reset of the device restarts, by the vendor's declaration. The counts of memory errors
+    can also be set to 0 without a reset, so they are used only if there is nothing else."""
     replays = None if device.pcie is None else device.pcie.replays_total
     counters = {"energy": device.energy_joules, "uptime": device.uptime_seconds, "replays": replays}
-    found = {name: float(count) for name, count in counters.items() if count is not None}
+    found = {name: float(count) for name in names if (count := counters[name]) is not None}
     totals = [e.count for e in device.ecc if not e.lifetime and e.block is None]
     if totals and not found:
         found["ecc"] = float(sum(totals))
@@ -229,7 +229,7 @@ class HealthTracker:
             evidence = self._evidence(device, reading.problems or (device.health,), now)
             if self._declaration.resets_after_errors and previous is not None:
                 # Error and reset may both have happened since the last reading; the reset was the later one.
-                earlier = Evidence(previous.read_at or 0.0, counters=restarting_counters(previous))
+                earlier = Evidence(previous.read_at or 0.0, counters=self._counters(previous))
                 if event_between(earlier, evidence) == "reset":
                     self._end(history, "reset", now)
             self._end_by_event(history, evidence)
@@ -299,9 +299,12 @@ class HealthTracker:
             self._node.boot(),
             self._node.driver(),
             device.serial,
-            restarting_counters(device),
+            self._counters(device),
             any(problem.cause == "reset_required" for problem in problems),
         )
+
+    def _counters(self, device: Device) -> dict[str, float]:
+        return restarting_counters(device, self._declaration.reset_counters)
 
     def _end_by_event(self, history: ErrorHistory, evidence: Evidence) -> None:
         before = history.evidence

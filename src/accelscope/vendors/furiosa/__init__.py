@@ -42,6 +42,7 @@ VENDOR = VendorDeclaration(
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     error_codes="error_codes",
+    reset_counters=("uptime",),
     plugin=PluginDeclaration(
         part="plugin:open_part",
         default=True,

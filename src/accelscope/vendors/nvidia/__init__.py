@@ -46,6 +46,7 @@ VENDOR = VendorDeclaration(
     examination="doctor:EXAMINATION",
     capture_plan="capture:PLAN",
     error_codes="error_codes",
+    reset_counters=("energy", "replays"),
     driver_modules=("nvidia",),
     plugin=PluginDeclaration(part="plugin:open_part", resource="nvidia.com/gpu"),
     settings=(NVML_LIBRARY, NVIDIA_SMI),
