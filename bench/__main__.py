@@ -19,6 +19,7 @@ from bench.effort import QUICK, USUAL
 from bench.exporters import compare
 from bench.fleet import read_fleets
 from bench.growth import grow
+from bench.memory_map import map_memory
 from bench.page import write_page
 from bench.peers import GIVEN_PEER, PEERS, given_peer, obtain_missing
 from bench.rendering import render
@@ -32,6 +33,7 @@ SUBJECTS: dict[str, Callable[[Workshop], Outcome]] = {
     "exporters": compare,
     "collection": collect,
     "start": start,
+    "memory-map": map_memory,
     "commands": commands,
     "growth": grow,
     "attribution": attribute,

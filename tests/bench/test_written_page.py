@@ -14,6 +14,7 @@ TITLES: dict[str, tuple[str, ...]] = {
     "exporters": ("Exporters side by side", "The agent's forms"),
     "collection": ("CPU of one collection",),
     "start": ("Start to first page",),
+    "memory-map": ("Memory by import",),
     "commands": ("Cost of every command",),
     "growth": ("Growth with devices", "Growth with processes"),
     "attribution": ("Attribution",),

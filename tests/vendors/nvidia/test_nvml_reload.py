@@ -20,7 +20,7 @@ def bindings() -> int:
     return sum(
         isinstance(found, type)
         and found.__name__ == "NVMLError"
-        and found.__module__ == nvml_library._BINDING_NAME
+        and found.__module__ == nvml_library.BINDING_NAME
         for found in gc.get_objects()
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 from accelscope.model import Absence, AbsenceReason
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError
 
-_BINDING_NAME = "accelscope_nvml_binding"
+BINDING_NAME = "accelscope_nvml_binding"
 DEFAULT_LIBRARY = "libnvidia-ml.so.1"
 
 # Where containers and distributions install the library outside the loader's search path.
@@ -160,11 +160,11 @@ def _copy_binding() -> Any:
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
         raise ReaderError("binding_missing", "the Python package nvidia-ml-py is not installed")
-    spec = importlib.util.spec_from_file_location(_BINDING_NAME, found.origin)
+    spec = importlib.util.spec_from_file_location(BINDING_NAME, found.origin)
     if spec is None or spec.loader is None:
         raise ReaderError("binding_missing", f"cannot load the Python package nvidia-ml-py: {found.origin}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_BINDING_NAME] = module  # pynvml looks itself up here during its import
+    sys.modules[BINDING_NAME] = module  # pynvml looks itself up here during its import
     with _stub_ctypes_util():
         spec.loader.exec_module(module)
     return module
