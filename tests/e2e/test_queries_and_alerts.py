@@ -24,6 +24,7 @@ from tests.ports import free_port
 from tests.repository import CHART
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tools.demo import Demo, Settings, prometheus
+from tools.demo.scenes import SCENES, Scene
 from tools.demo.story import PlayedScene, Story
 from tools.monitoring.rules.document import ALERTS
 
@@ -44,6 +45,16 @@ TAKEN_AWAY = {"node_gone", "api_down", "reset"}
 # In the demo one pod has left its share of a GPU idle for more than an hour from the beginning.
 FROM_THE_BEGINNING = {"AcceleratorIdleAllocation"}
 
+# What the demo does not show, and panels and alerts do.
+MORE = tuple(
+    Scene(begin=0, until=1, cluster=cluster, group=group, first=1, kind=kind, begins="", ends="")
+    for cluster, group, kind in (
+        ("seoul", "ascend", "sink_down"),
+        ("oslo", "warboy", "source_down"),
+        ("seoul", "a100", "reader_garbage"),
+    )
+)
+
 # What happens -> alerts of it.
 EXPECTED = {
     "lost": {"AcceleratorLost"},
@@ -53,6 +64,8 @@ EXPECTED = {
     "hang": {"AcceleratorNotAnswering"},
     "reader_hang": {"AccelScopeReaderFailing"},
     "agent_down": {"AccelScopeAgentDown"},
+    "source_down": {"AccelScopeAttributionFailing"},
+    "sink_down": {"AccelScopeSinkFailing"},
     "api_down": {"AccelScopeFleetClusterUnreachable"},
 }
 
@@ -104,7 +117,7 @@ def firing(store: Store) -> dict[str, set[str]]:
 
 
 def round_of(demo: Demo) -> tuple[PlayedScene, ...]:
-    return Story(demo.fleet).of_round(0)
+    return Story(demo.fleet, (*SCENES, *MORE)).of_round(0)
 
 
 def place(happening: PlayedScene) -> str:
