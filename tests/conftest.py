@@ -52,6 +52,7 @@ SLOW = tuple(
         "fleet/sources/prometheus/test_prometheus_source.py",
         "fleet/store/test_store_limits.py",
         "fleet/trends/test_trends.py",
+        "fleet/trends/test_trial_at_length.py",
         "monitoring/test_rules.py",
         "packaging/test_audit_script.py",
         "packaging/test_installed.py",

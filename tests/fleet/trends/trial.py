@@ -35,6 +35,19 @@ from accelscope.fleet.trends import Trends
 WATCHED_MINUTES, WATCHED_LEAK_MINUTES = 180, 360  # after the fault
 WELL_NODES, WELL_HOURS = 53, 24  # for each load: 10,176 device-hours
 FAULTY_NODES = 20  # for each fault and load
+_HOT = ("temperature", "throttled")
+_WORDS = {  # one of them is in the text of an alarm that names the fault
+    Fault.FAST: _HOT,
+    Fault.FAST_WHOLE: _HOT,
+    Fault.SLOW: _HOT,
+    Fault.SLOW_WHOLE: _HOT,
+    Fault.THROTTLED: _HOT,
+    Fault.BRAKE: ("power",),
+    Fault.BRAKE_WHOLE: ("power",),
+    Fault.ECC: ("uncorrected memory error",),
+    Fault.HUNG: ("idle",),
+    Fault.LEAK: ("memory grows",),
+}
 
 
 @dataclass(frozen=True)
@@ -46,13 +59,9 @@ class Alarm:
 
     @property
     def kind(self) -> str:
-        """`of a pod` or `of a device`, and the detector."""
-        words = " ".join(self.text.split(" ")[:1])
-        if "on devices of its model" in self.text:
-            words = "temperature of neighbours"
-        if "uncorrected" in self.text or "errors in" in self.text:
-            words = "memory errors" if "uncorrected" in self.text else "errors with a code"
-        return ("pod: " if "/" in self.subject else "device: ") + words
+        """Whether of a pod or of a device, and the first word of the text, which differs by detector."""
+        first = next(word for word in self.text.split(" ") if not word.isdigit())
+        return f"{'pod' if '/' in self.subject else 'device'}: {first}"
 
 
 @dataclass
@@ -108,7 +117,8 @@ def faulty(seed: int, fault: Fault, count: int) -> dict[Load, Result]:
     first: dict[str, int] = {}
     for alarm in asyncio.run(watch(list(nodes.values()), minutes)):
         victims = (f"{nodes[alarm.node].model.name} #{VICTIM}", f"{alarm.node}/victim")
-        if alarm.minute >= FAULT_MINUTE and alarm.subject in victims:
+        named = any(word in alarm.text for word in _WORDS[fault])
+        if alarm.minute >= FAULT_MINUTE and alarm.subject in victims and named:
             first.setdefault(alarm.node, alarm.minute - FAULT_MINUTE)
     results = {load: Result(faults=count) for load in Load}
     for name, delay in first.items():
