@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 MARK_LIMIT = 500  # if more are anomalous at once, the fleet itself has changed
 
-_NODES_FITTED_AT_ONCE = 24  # of eight devices: about ten milliseconds
+_NODES_FITTED_AT_ONCE = 12  # of eight devices: about ten milliseconds
 _LINES_AT_ONCE = 1000
 _MARKS_AT_ONCE = 100
 _FILLED_AT = 5  # the update after which the history of before the start is complete
