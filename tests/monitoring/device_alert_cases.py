@@ -224,10 +224,17 @@ def _degraded() -> AlertCase:
 def _reported() -> AlertCase:
     """An error that is not a state of health, and one of an application that is."""
     seen = of_device("accelerator_error_last_seen_timestamp_seconds", kind="xid", code="31")
-    replay = of_device("accelerator_error_last_seen_timestamp_seconds", kind="pcie", code="replay")
-    doorbell = of_device(
-        "accelerator_error_last_seen_timestamp_seconds", kind="axi", code="axi_doorbell_done"
-    )
+    # Of these, nobody has to be informed: removed applications, corrected errors, replays, doorbells.
+    harmless = [
+        of_device("accelerator_error_last_seen_timestamp_seconds", kind=kind, code=code)
+        for kind, code in (
+            ("xid", "45"),
+            ("xid", "63"),
+            ("ras", "umc.ce"),
+            ("pcie", "replay"),
+            ("axi", "axi_doorbell_done"),
+        )
+    ]
     reason = "reported by the driver, does not affect the health of the device"
     action = "Inform the owners of the pods; if it returns with other pods, look at the device"
     at_25 = "_x25 1500+0x100"
@@ -256,7 +263,7 @@ def _reported() -> AlertCase:
         quiet=(
             (INFO, "30m"),
             ({**INFO, seen: at_25}, "52m"),
-            ({**INFO, replay: at_25, doorbell: at_25}, "30m"),
+            ({**INFO, **dict.fromkeys(harmless, at_25)}, "30m"),
             # The device had a cause when the error occurred, and an alert about it.
             (
                 {

@@ -196,10 +196,11 @@ CASES: dict[tuple[str, str | None], RecordCase] = {
     ),
     (CAUSES, "reported by the driver, does not affect the health of the device"): _cause(
         {
-            of_device("accelerator_error_last_seen_timestamp_seconds", kind="ras", code="gfx.ue"): "0+60x60",
-            of_device("accelerator_error_last_seen_timestamp_seconds", kind="pcie", code="replay"): "0+60x60",
+            of_device("accelerator_error_last_seen_timestamp_seconds", kind="xid", code="13"): "0+60x60",
+            of_device("accelerator_error_last_seen_timestamp_seconds", kind="xid", code="45"): "0+60x60",
+            of_device("accelerator_error_last_seen_timestamp_seconds", kind="ras", code="umc.ce"): "0+60x60",
         },
-        cause="ras_gfx.ue",
+        cause="xid_13",
     ),
     (CAUSES, "hot"): _cause({of_device("accelerator_temperature_celsius"): "95+0x60"}),
     (CAUSES, "link_down"): _cause(

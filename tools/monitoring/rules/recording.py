@@ -3,7 +3,10 @@
 They record sums and counts, which can be aggregated further. The exception is allocated devices by namespace:
 a device that several namespaces share counts in each of them."""
 
+from importlib import import_module
+
 from accelscope.model import HOT_CELSIUS, HOT_MARGIN_CELSIUS, IDLE_SECONDS
+from accelscope.vendors import declarations
 from tools.monitoring.promql import A_DEVICE, OF_DEVICE, with_model, with_node
 from tools.monitoring.rules.rule import Group, Record
 
@@ -108,8 +111,25 @@ DEVICES = Group(
     ),
 )
 
-# Furiosa also counts doorbells, which are not errors. PCIe replays are common.
-_ERRORS = 'kind!="pcie", code!~".+_done"'
+
+def _codes_of_applications() -> str:
+    """Codes that do not affect the health, and after which the application is to be debugged or restarted. Of
+    the others, such as corrected memory errors, nobody has to be informed: they are on the dashboards."""
+    modules = [
+        import_module(f"{vendor.package}.{vendor.error_codes}")
+        for vendor in declarations().values()
+        if vendor.error_codes
+    ]
+    return "|".join(
+        entry.code
+        for module in modules
+        for entry in module.documented()
+        if entry.severity == "info"
+        and entry.action.startswith(("Debug the application", "Restart the application"))
+    )
+
+
+_ERRORS = f'code=~"{_codes_of_applications()}"'
 # One device has one cause: what its health reports.
 _WITHOUT_CAUSE = f"unless {OF_DEVICE} accelerator_health_cause_info"
 # Nor one that has just ended, such as a warning after ten minutes: the error is still recent then.
