@@ -335,3 +335,11 @@ def test_devices_and_codes_without_end_take_no_memory_without_end(gpu: Gpu) -> N
         assert gpu.tracker.decide(lost, (), 100.0).health.state is LOST
     assert gpu.read(101.0)[0] is OK  # its history has no room
     assert len(gpu.tracker.lasting()) == 0
+
+
+def test_a_fatal_error_is_not_lost_among_many_warnings(gpu: Gpu) -> None:
+    for number in range(100):
+        gpu.xid(str(1000 + number), 100.0)
+    assert gpu.read(101.0)[0] is WARNING
+    gpu.xid("48", 102.0)
+    assert gpu.read(103.0) == (CRITICAL, "xid_48", 102.0)

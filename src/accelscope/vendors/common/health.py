@@ -290,8 +290,19 @@ class HealthTracker:
                 continue
             if known is not None:
                 history.errors[key] = known._replace(last_seen=seen)
-            elif len(history.errors) < _MOST_ERRORS:
+            elif self._has_room(history, entry):
                 history.errors[key] = SeenError(error.kind, error.code, seen, seen)
+
+    def _has_room(self, history: ErrorHistory, entry: ErrorCode) -> bool:
+        """An error that lasts replaces one that does not, if there are too many."""
+        if len(history.errors) < _MOST_ERRORS:
+            return True
+        passing = (key for key, error in history.errors.items() if not self._lasts(error.code))
+        replaced = None if entry.until is None else next(passing, None)
+        if replaced is None:
+            return False
+        del history.errors[replaced]
+        return True
 
     def _evidence(self, device: Device, problems: Sequence[Health], now: float) -> Evidence:
         return Evidence(
