@@ -12,8 +12,6 @@ export function identityOf({ device, reading }: DeviceDetail): Fact[] {
   const why = new Map(reading?.absent.map(({ field, reason }) => [field, reason]));
   const always: Fact[] = [
     ["Health", <Health key="health" state={device.health} />],
-    ...(device.health_reason === null ? [] : ([["Reason", device.health_reason]] as const)),
-    ...(device.health_action === null ? [] : ([["What to do", device.health_action]] as const)),
     ...(device.unusual === null ? [] : ([["Anomaly", words(device.unusual)]] as const)),
     ["Vendor", vendorName(device.vendor)],
     ["Model", device.model, why.get("model") ?? null],
