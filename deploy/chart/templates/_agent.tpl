@@ -69,8 +69,8 @@ Vendor-specific parts of an agent's pod, from (root, name, agent): `privileged`,
 {{- end -}}
 
 {{/*
-The agent's state folder on the node, from (root, name); empty: none. Each agent of a node has its own. Idle times need
-allocations, so without podResources there is no state.
+The agent's state folder on the node, from (root, name); empty: none. Each agent of a node has its own. Without
+podResources the agent is not user 0 and could not write to it.
 */}}
 {{- define "accelscope.stateFolder" -}}
 {{- $attribution := .root.Values.attribution -}}
