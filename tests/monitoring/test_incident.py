@@ -20,10 +20,13 @@ def test_durations_are_divided(given: str, shorter: str) -> None:
 
 
 def test_only_times_of_rules_change() -> None:
-    rule = {"alert": "A", "expr": "x[10m] offset 15m > 300 and y[1d]", "for": "10m"}
+    ages = '((time() - t{a="b"}) < 900) * i or (time() - s > 300)'
+    rule = {"alert": "A", "expr": f"x[10m] offset 15m > 300 and y[1d] or {ages}", "for": "10m"}
     document = {"groups": [{"name": "g", "rules": [rule]}]}
     [[shortened]] = [group["rules"] for group in yaml.safe_load(faster(yaml.dump(document), 10))["groups"]]
-    assert shortened == {"alert": "A", "expr": "x[60s] offset 90s > 300 and y[1d]", "for": "60s"}
+    younger = '((time() - t{a="b"}) < 90) * i or (time() - s > 30)'
+    assert shortened["expr"] == f"x[60s] offset 90s > 300 and y[1d] or {younger}"
+    assert shortened["for"] == "60s"
 
 
 def test_promtool_accepts_the_shortened_rules(tmp_path: Path) -> None:
