@@ -179,10 +179,10 @@ def main() -> int:
     received = play(sides, settings, arguments.factor, arguments.seconds)
     print(
         f"One round of the demo ({arguments.seconds:g} s) with {arguments.nodes} nodes, scraped and "
-        f"evaluated every\n{_SCRAPE_SECONDS} s. Time is shortened by {arguments.factor}: `for`, ranges, offsets "
-        "and ages of the rules, group_wait\nand group_interval of the routing. Not shortened: ranges of days, "
-        "idle time (3600 s), and the incident\nitself. Both sets of rules read the same agents, those of the "
-        "working tree.\n"
+        f"evaluated every {_SCRAPE_SECONDS} s.\n"
+        f"Time is shortened by {arguments.factor}: `for`, ranges, offsets and ages of the rules, group_wait\n"
+        "and group_interval of the routing. Not shortened: ranges of days, idle time (3600 s), and\n"
+        "the incident itself. Both sets of rules read the same agents, those of the working tree.\n"
     )
     for side in sides:
         where = f"rules of {arguments.commit}" if side.name == "before" else "rules of the working tree"
