@@ -22,7 +22,7 @@ from accelscope.model import (
     pci_address,
 )
 from accelscope.vendors.common.contract import DeviceLost
-from accelscope.vendors.common.files import link_limits_of, link_of, read_text
+from accelscope.vendors.common.files import link_limits_of, link_of, read_optional, read_text
 from accelscope.vendors.common.values import CounterTimes, identifier, words
 from accelscope.vendors.furiosa import draft, sysfs
 from accelscope.vendors.furiosa.draft import stable_id
@@ -192,15 +192,21 @@ class CardReader:
         self._hwmon = Hwmon()
         self._memories: dict[str, CardMemory] = {}
         self._identities: dict[str, _Identity] = {}  # by folder
+        self._throttle_names: dict[str, str] = {}  # by folder: the driver's list, read with the identity
 
-    def identity(self, entry: Entry, attributes: Attributes) -> Device:
-        """Identity of the card. Raises DeviceLost."""
+    def identity(self, entry: Entry, attributes: Attributes, uuid_text: str | None = None) -> Device:
+        """Identity of the card. `uuid_text` is the text of its uuid, if that was read before. Raises
+        DeviceLost."""
         folder = entry.folder
         try:
             inode = os.stat(folder).st_ino  # noqa: PTH116 - a string
         except OSError:
             raise DeviceLost(f"{folder} does not exist any more") from None
-        uuid = attributes.value(f"{folder}/device_uuid", "uuid", identifier)
+        uuid_file = f"{folder}/device_uuid"
+        if uuid_text is None:
+            uuid = attributes.value(uuid_file, "uuid", identifier)
+        else:
+            uuid = attributes.parsed(uuid_file, uuid_text, "uuid", identifier)
         firmware = attributes.value(f"{folder}/fw_version", "firmware_version", words)
         card = inode, uuid, firmware
         known = self._identities.get(folder)
@@ -208,6 +214,8 @@ class CardReader:
             found = Attributes()
             device = self._read_identity(entry, found, uuid, firmware)
             known = _Identity(card, device, found)
+            # Without the list, as of an older driver, the names of the vendor's library apply.
+            self._throttle_names[folder] = read_optional(f"{folder}/throttle_reason_list") or ""
             if all(reason is AbsenceReason.NOT_KNOWN for reason in found.absent.values()):
                 self._identities[folder] = known
         address = known.device.pci_address
@@ -356,10 +364,7 @@ class CardReader:
         return tuple(cores), clocks
 
     def _throttles(self, entry: Entry, attributes: Attributes) -> tuple[Throttle, ...]:
-        try:
-            listed = read_text(f"{entry.folder}/throttle_reason_list")
-        except OSError:
-            listed = ""  # an older driver: the names of the vendor's library apply
+        listed = self._throttle_names[entry.folder]
         return (
             attributes.value(
                 f"{entry.folder}/throttle_reason",

@@ -33,6 +33,7 @@ class DriverSource:
         self._identified_cards: dict[str, tuple[Device, Device]] = {}
         self._tool_cards: dict[str, ToolCard] = {}  # by key, without the driver in /sys
         self._outcome = ToolPass()
+        self._uuids: dict[str, str | None] = {}  # by key, as the last survey read them
         self._shared_uuids: set[str] = set()  # reported by several cards, now or earlier
         self._without_sensors: set[str] | None = None  # keys; None: not read yet
         self._without_use: set[str] | None = None  # likewise, of cards whose status only the tool has
@@ -45,7 +46,9 @@ class DriverSource:
             return self._survey_with_tools()
         self._shown = {entry.key: entry for entry in entries}
         self._tool_cards = {}
-        self._shared_uuids |= self._entries.shared_uuids(entries)
+        self._uuids = self._entries.uuids(entries)
+        counts = Counter(self._uuids.values())
+        self._shared_uuids |= {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
         families = {entry.architecture for entry in entries}
         file_names = {family: names_in(str(folder_of(self._dev, family))) for family in families}
         if file_names != self._file_names:
@@ -92,7 +95,7 @@ class DriverSource:
         return result
 
     def _identity(self, entry: Entry, attributes: Attributes) -> Device:
-        found = self._cards.identity(entry, attributes)
+        found = self._cards.identity(entry, attributes, self._uuids.get(entry.key))
         id_, files = self._id(found), self._files(entry)
         known, card = self._identified_cards.get(entry.key, (None, found))
         if known is not found or card.id != id_ or card.device_files != files:

@@ -4,9 +4,9 @@ import errno
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -172,13 +172,18 @@ def throttles(reasons: str, listed: str) -> tuple[Throttle, ...] | None:
     if match is None:
         return None
     active = int(match[1], 16)
-    names = {int(bit, 16): name.casefold() for bit, name in _NAMED_BIT.findall(listed[:10_000])}
-    names = {bit: name for bit, name in names.items() if bit and bit & (bit - 1) == 0}  # single bits
-    named = sorted((names or THROTTLE_BITS).items())
+    named = _throttle_names(listed)
     found = [Throttle(name, active=bool(active & bit)) for bit, name in named]
     if active & ~sum(bit for bit, _ in named):
         found.append(Throttle(UNKNOWN_THROTTLE, active=True))
     return tuple(found)
+
+
+@lru_cache(maxsize=2)  # a driver has one list
+def _throttle_names(listed: str) -> list[tuple[int, str]]:
+    names = {int(bit, 16): name.casefold() for bit, name in _NAMED_BIT.findall(listed[:10_000])}
+    names = {bit: name for bit, name in names.items() if bit and bit & (bit - 1) == 0}  # single bits
+    return sorted((names or THROTTLE_BITS).items())
 
 
 def _lines(text: str) -> list[str]:
@@ -581,10 +586,10 @@ class Entries:
     def driver_version(self, entries: tuple[Entry, ...]) -> str | None:
         return next((version for version in (self._of(e).driver_version for e in entries) if version), None)
 
-    def shared_uuids(self, entries: tuple[Entry, ...]) -> set[str]:
-        """Uuids that several cards report."""
-        counts = Counter(read_optional(f"{entry.folder}/device_uuid") for entry in entries)
-        return {uuid for uuid, count in counts.items() if uuid is not None and count > 1}
+    @staticmethod
+    def uuids(entries: tuple[Entry, ...]) -> dict[str, str | None]:
+        """What the cards report as their uuid, by key."""
+        return {entry.key: read_optional(f"{entry.folder}/device_uuid") for entry in entries}
 
     def _of(self, entry: Entry) -> _Static:
         """Read once, not in every collection, because these two files do not change."""
