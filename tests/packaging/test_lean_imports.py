@@ -69,3 +69,14 @@ def test_no_heavy_module_comes_along() -> None:
     found = imported(*PACKAGES)
     assert {f"accelscope.{package}" for package in PACKAGES} <= found
     assert found & BANNED == set()
+
+
+def test_an_agent_outside_kubernetes_loads_no_client_of_an_api_server() -> None:
+    program = 'import sys, accelscope.agent.app; print("\\n".join(sys.modules))'
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True, timeout=60, env={}
+    ).stdout.split()
+    assert "accelscope.attribution.attributor" in found
+    assert not {"accelscope.attribution.watches", "accelscope.kube.client", "accelscope.kube.listwatch"} & {
+        *found
+    }

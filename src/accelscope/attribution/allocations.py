@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, resolve
 from accelscope.attribution.pod_resources import ClaimDevice, ContainerResources, PodResources
 from accelscope.attribution.processes import PodTable
-from accelscope.kube.objects import KubePod
 from accelscope.model import Allocation, AllocationSource
+
+if TYPE_CHECKING:
+    from accelscope.kube.objects import KubePod
 
 ClaimResolver = Callable[[ClaimDevice], ResolvedDevice]
 
@@ -117,7 +119,7 @@ def _claim_device_id(device: ClaimDevice) -> str:
 
 
 def _share_allocation(
-    pod: KubePod, container: str, share: HamiAllocation, devices: DeviceIndex
+    pod: "KubePod", container: str, share: HamiAllocation, devices: DeviceIndex
 ) -> Allocation:
     resolved = resolve(share.device_id, None, devices)
     return Allocation(

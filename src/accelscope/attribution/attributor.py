@@ -6,16 +6,21 @@ Any source may be missing, slow or broken. Its state reports that, and the resul
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from accelscope.attribution.allocations import allocations, annotation_allocations
-from accelscope.attribution.device_ids import DeviceIndex, identities
+from accelscope.attribution.device_ids import UNRESOLVED, DeviceIndex, ResolvedDevice, identities
 from accelscope.attribution.ledger import Ledger, StoredIdleTime
 from accelscope.attribution.options import AttributionOptions, SourceStatus
-from accelscope.attribution.pod_resources import PodResources, PodResourcesClient, PodResourcesPoller
+from accelscope.attribution.pod_resources import (
+    ClaimDevice,
+    PodResources,
+    PodResourcesClient,
+    PodResourcesPoller,
+)
 from accelscope.attribution.processes import GONE, NO_PODS, OwnerCache, PodTable, ProcessTable
 from accelscope.attribution.shares import JobMapping, Part, Shares
 from accelscope.attribution.usage import DeviceUse, UsageKey, UsageSum, uses
-from accelscope.attribution.watches import ClaimWatch, NodeWatch, PodWatch, node_source, pod_source
 from accelscope.kube.unary import UnaryReason
 from accelscope.model import (
     Allocation,
@@ -30,6 +35,9 @@ from accelscope.model import (
     Unattributed,
     device_shares,
 )
+
+if TYPE_CHECKING:
+    from accelscope.attribution.watches import ClaimWatch, NodeWatch, PodWatch
 
 _KUBELET_SECONDS = 2.0  # timeout of one call
 _KUBELET_WAIT_SECONDS = 1.0  # longest time that a collection waits for it
@@ -66,15 +74,21 @@ class Attributor:
         self._process_status = SourceStatus("processes", clock)
         self._annotation_status = SourceStatus("annotations", clock)
         self._owners = OwnerCache()
-        self._pods: PodWatch | None = pod_source(options)
-        self._node: NodeWatch | None = node_source(options)
+        self._pods: PodWatch | None = None
+        self._node: NodeWatch | None = None
+        self._claims: ClaimWatch | None = None
+        if options.api_server is not None or options.kubelet is not None:
+            from accelscope.attribution import watches  # noqa: PLC0415 - with the client of an API server
+
+            self._pods = watches.pod_source(options)
+            self._node = watches.node_source(options)
+            self._claims = watches.ClaimWatch(options)
         self._pod_resources: PodResourcesPoller | None = None
         if options.pod_resources_socket:
             client = PodResourcesClient(options.pod_resources_socket, _KUBELET_SECONDS)
             self._pod_resources = PodResourcesPoller(
                 client, clock, monotonic, in_cluster=self._pods is not None
             )
-        self._claims = ClaimWatch(options)
         self._shares = Shares(options.ratio_file, options.device_ratios, options.model_ratios, clock)
         self._jobs = JobMapping(options.job_mapping_folder, clock)
         self._ledger = Ledger(stored_idle)
@@ -143,14 +157,17 @@ class Attributor:
             or known[0] != resources
             or known[1] is not pods
             or known[2] is not index
-            or self._claims.is_needed
+            or (self._claims is not None and self._claims.is_needed)
         ):
             annotated = self._annotation_allocations(pods, index)
             self._allocations = allocations(
-                resources, annotated, pods, index, lambda device: self._claims.resolve(device, index)
+                resources, annotated, pods, index, lambda device: self._resolve(device, index)
             )
             self._allocated_from = resources, pods, index
         return self._allocations
+
+    def _resolve(self, device: ClaimDevice, index: DeviceIndex) -> ResolvedDevice:
+        return UNRESOLVED if self._claims is None else self._claims.resolve(device, index)
 
     def _annotation_allocations(self, pods: PodTable, index: DeviceIndex) -> list[Allocation]:
         found, problems = annotation_allocations(pods, index)

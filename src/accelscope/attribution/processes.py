@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from accelscope.attribution.cgroup import ProcessLocation, location_from_cgroup, location_from_mountinfo
-from accelscope.kube.objects import KubePod
 from accelscope.model import HostUse, Owner, OwnerKind, UnattributedReason
+
+if TYPE_CHECKING:
+    from accelscope.kube.objects import KubePod
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # per second
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -388,12 +390,12 @@ class PodTable:
 
     has_source: bool = False
     up: bool = False  # the source is up: the table is current
-    by_uid: Mapping[str, KubePod] = field(default_factory=dict)  # also by the hash of a static pod's file
-    by_container: Mapping[str, KubePod] = field(default_factory=dict)
-    by_name: Mapping[tuple[str, str], KubePod] = field(default_factory=dict)  # namespace, name
+    by_uid: Mapping[str, "KubePod"] = field(default_factory=dict)  # also by the hash of a static pod's file
+    by_container: Mapping[str, "KubePod"] = field(default_factory=dict)
+    by_name: Mapping[tuple[str, str], "KubePod"] = field(default_factory=dict)  # namespace, name
 
     @classmethod
-    def of(cls, pods: Mapping[str, KubePod], *, up: bool) -> "PodTable":
+    def of(cls, pods: Mapping[str, "KubePod"], *, up: bool) -> "PodTable":
         by_uid, by_container, by_name = {}, {}, {}
         for pod in pods.values():
             by_uid[pod.uid] = pod
@@ -441,7 +443,7 @@ def owner_of(host: HostProcess | None, pods: PodTable) -> Owner:
     )
 
 
-def _pod(location: ProcessLocation, pods: PodTable) -> KubePod | None:
+def _pod(location: ProcessLocation, pods: PodTable) -> "KubePod | None":
     if location.pod_uid is not None:
         return pods.by_uid.get(location.pod_uid)
     if location.container_id is not None:
@@ -449,7 +451,7 @@ def _pod(location: ProcessLocation, pods: PodTable) -> KubePod | None:
     return None
 
 
-def _container(location: ProcessLocation, pod: KubePod) -> str | None:
+def _container(location: ProcessLocation, pod: "KubePod") -> str | None:
     """By its id, or by the id of the pod's container in which it runs (docker in docker); without an id, by
     the name in the mounts. A pod with one container needs neither, because the kubelet may not have published
     the id yet."""
