@@ -677,7 +677,7 @@ MATRIX: tuple[Fault, ...] = (
         shown_by=(
             _LABELS + "test_files_of_a_killed_writer_are_removed_with_the_next_write",
             _ERRORS + "test_the_error_stays_after_a_restart_and_ends_with_a_reset",
-            _ERRORS + "test_with_a_damaged_file_it_is_unknown",
+            _ERRORS + "test_with_a_damaged_file_the_agent_starts_and_writes_another",
         ),
     ),
 )

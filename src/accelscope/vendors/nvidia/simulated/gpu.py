@@ -512,7 +512,8 @@ def _pcie_traffic(load: DeviceLoad, at: float, transmit: float, receive: float) 
 
 
 def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
-    """Events in order of time, so that an event always has the same number."""
+    """Events in order of time, so that an event always has the same number. A program that starts after a
+    restart of the GPU receives none of before it."""
     events: list[tuple[float, int]] = []
     for fault in faults:
         if fault.begin > at:
@@ -535,4 +536,5 @@ def _xids(faults: Sequence[Fault], at: float) -> tuple[XidEvent, ...]:
     numbered = [
         XidEvent(number=number, code=code, at=begun) for number, (begun, code) in enumerate(events, start=1)
     ]
-    return tuple(numbered[-_REMEMBERED_XIDS:])
+    restart = last_restart(faults, at)
+    return tuple(xid for xid in numbered[-_REMEMBERED_XIDS:] if restart is None or xid.at > restart)
