@@ -66,7 +66,7 @@ def test_every_output_shows_the_same_state_and_reason(node: SimulatedNode, tmp_p
         assert entry.identity["health"] == "critical"
         shown = run("top", "--once", "--width", "200", f"http://127.0.0.1:{agent.port}")
         assert f"CRIT ({REASON}): {ACTION}" in shown
-        wait_until((tmp_path / FILE).exists, "the agent stores the error")
+        wait_until(lambda: '"48"' in (tmp_path / FILE).read_text(), "the agent stores the error")
     assert [d.health.reason for d in watch.check().devices if d.health.state is HealthState.CRITICAL] == [
         REASON
     ]
