@@ -12,6 +12,7 @@ from tests.repository import REPOSITORY
 from accelscope.metrics.catalogue import CATALOGUE
 from accelscope.metrics.exposition import Exposition
 from accelscope.metrics.family import SCOPE_LABELS, Family, Type
+from accelscope.model import Health, HealthState
 
 BASE_UNITS = (
     "ratio",
@@ -73,3 +74,17 @@ def test_memory_used_is_also_a_fraction_of_the_total(
     device = replace(H100, memory_used_bytes=used, memory_total_bytes=total)
     page = Exposition().render(node(device)).text.decode()
     assert re.findall(r"^accelerator_memory_used_ratio{.*} (\S+)$", page, re.MULTILINE) == shown
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("reset_required: GPU requires a reset", "reset required"),
+        ("throttled by hardware: temperature", "throttled by hardware"),
+        ("XID 148 (NVLink error (NVLPW_CTRL))", "XID 148 (NVLink error (NVLPW_CTRL))"),
+    ],
+)
+def test_the_reason_of_a_state_is_text_that_does_not_change(reason: str, shown: str) -> None:
+    device = replace(H100, health=Health(HealthState.CRITICAL, reason))
+    page = Exposition().render(node(device)).text.decode()
+    assert re.findall(r'^accelerator_health_cause_info{.*reason="([^"]*)"', page, re.MULTILINE) == [shown]

@@ -44,8 +44,12 @@ class Health:
 
     @property
     def meaning(self) -> str | None:
-        """The part of the reason that is the same each time: the text before `: `."""
-        return None if self.reason is None else self.reason.partition(": ")[0]
+        """The part of the reason that is the same each time: the text before `: `, which may be a keyword
+        such as `reset_required`."""
+        if self.reason is None:
+            return None
+        meaning, colon, _ = self.reason.partition(": ")
+        return meaning.replace("_", " ") if colon else meaning
 
 
 UNKNOWN_HEALTH = Health(HealthState.UNKNOWN)
