@@ -211,7 +211,12 @@ def test_error_codes_are_explained(examine: Examine) -> None:
         ErrorCount("xid", "31", 5, 95.0),
         ErrorCount("xid", "79", 0),
     )
-    health = Health(HealthState.CRITICAL, "XID 48 (uncorrectable memory error)", cause="xid_48")
+    health = Health(
+        HealthState.CRITICAL,
+        "XID 48 (uncorrectable memory error)",
+        cause="xid_48",
+        action="Drain the GPU and reset it",
+    )
     faulty = replace(device(0, health), errors=errors)
     finding = named(examine(FakeReader(Reading(faulty), Reading(device(1))), PRESENT), "device 0")
     assert finding.found.endswith(
