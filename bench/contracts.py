@@ -27,7 +27,8 @@ class Contract(Enum):
     OTHER_RSS = ("RSS beside the agent of another checkout (--against)", "<= 1.1 x", "not above")
     OTHER_CPU = ("CPU beside the agent of another checkout (--against)", "<= 1.1 x", "not above")
     START = ("cold start to first page", "<= 1 s", "<= 0.3 s")
-    FLEET_REFRESH = ("fleet: refresh of 10,000 nodes x 8 devices, >= 10 % changed", "<= 10 s", "<= 5 s")
+    FLEET_CPU = ("fleet: CPU of a refresh of 10,000 nodes x 8 devices, all changed", "<= 10 s", "<= 5 s")
+    FLEET_REFRESH = ("fleet: time of such a refresh", "<= 20 s", "<= 10 s")
     FLEET_MEMORY = ("fleet: RSS with history", "<= 1 GiB", "<= 1 GiB")
     FLEET_ANSWERS = (
         "fleet: p99 of summary, nodes page, device search while refreshing",

@@ -20,7 +20,6 @@ from bench.children import AGENT, Child, Workshop, free_port, running
 KIND = "nvidia-h100x8"  # 8 devices with 4 processes each
 CLUSTER_NODES = 1000  # more nodes are more clusters
 REFRESH_SECONDS = 10.0  # between two that are asked for
-CHANGED = 0.1  # share of the nodes that have something new at each refresh, or more where it takes longer
 _START_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 
@@ -115,12 +114,12 @@ class Fleet:
 def fleet_of(
     workshop: Workshop, nodes: int, *, clusters: int = 1, settings: Sequence[str]
 ) -> Iterator[Fleet]:
-    """Clusters of so many nodes together. The agents read so seldom that with each refresh a tenth of them
-    has something new."""
+    """Clusters of so many nodes together. The agents read so often that every node has a new reading at each
+    refresh."""
     folder = Path(tempfile.mkdtemp(prefix="fleet-", dir=workshop.folder))
     command = [AGENT, "simulate", "fleet", str(folder), "--clusters", str(clusters)]
     command += ["--nodes", str(nodes // clusters)]
-    command += ["--kind", KIND, "--interval", str(REFRESH_SECONDS / CHANGED)]
+    command += ["--kind", KIND, "--interval", str(REFRESH_SECONDS)]
     simulator = Child("simulator", command, workshop.environment(), workshop.folder)
     with running(simulator):
         _wait_for(folder / "faults.yaml", simulator)
