@@ -127,8 +127,8 @@ CASES: dict[str, AlertCase] = {
     ),
     "AccelScopeReaderFailing": AlertCase(
         fires=(
-            Fires(series={**NODE_INFO, _FOUND: STEADY, _READER: NEVER}, at="11m", labels=_VENDOR),
-            Fires(series={**_PLUGIN, _FOUND: STEADY, _READER: NEVER}, at="11m", labels=_VENDOR),
+            Fires(series={**NODE_INFO, _FOUND: STEADY, _READER: NEVER}, at="3m", labels=_VENDOR),
+            Fires(series={**_PLUGIN, _FOUND: STEADY, _READER: NEVER}, at="3m", labels=_VENDOR),
         ),
         quiet=(
             ({**NODE_INFO, _FOUND: STEADY, _READER: STEADY}, "60m"),

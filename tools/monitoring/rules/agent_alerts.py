@@ -90,7 +90,7 @@ AGENTS = Group(
         Alert(
             name="AccelScopeReaderFailing",
             severity=Severity.WARNING,
-            lasting="10m",
+            lasting="2m",
             expression="\nor\n".join(
                 _by_node(
                     ", vendor",
