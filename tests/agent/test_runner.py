@@ -1,5 +1,6 @@
 """One reader under deadlines: what hangs costs itself, and nothing else."""
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 from accelscope.agent.runner import Deadlines, Result, Runner
 from accelscope.model import Device, EccCount, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
+from accelscope.vendors.common.health import HealthTracker
 
 DEADLINES = Deadlines(survey_seconds=2, device_seconds=2, pass_seconds=50)
 
@@ -383,6 +385,22 @@ def test_a_pass_without_a_thread_is_reported_and_the_next_one_tries_again(
     assert not result.state.up
     assert counts(result) == {"exhausted": 1}
     assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH}
+
+
+def test_without_file_descriptors_for_an_import_the_health_is_decided_later(
+    opened: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = opened("0", "1")
+    run.one_pass()
+    run.reader.errors["1"] = DeviceLost("GPU is lost")
+
+    def no_descriptors(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(HealthTracker, "__init__", no_descriptors)
+        assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": STALE}
+    assert run.one_pass().devices[1].health.since is not None
 
 
 @pytest.mark.parametrize("hung", ["", "1"])

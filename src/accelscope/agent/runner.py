@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", EccCount, ErrorCount)
+T = TypeVar("T")
+Count = TypeVar("Count", EccCount, ErrorCount)
 
 SURVEY: Final = ""  # key of the call that lists the devices
 _MOST_KNOWN_DEVICES = 1024
@@ -243,14 +244,15 @@ class Runner:
             previous = self._known.get(outcome.device.id)
             slot.reading, slot.error = self._remember(outcome), None
             self._count_rejected(outcome.rejected)
-            if (tracker := self._tracker(slot.reading.device)) is not None:
-                tracker.observe(slot.reading, previous, self._clock())
+            read = slot.reading
+            self._ask_tracker(
+                read.device, lambda tracker: tracker.observe(read, previous, self._clock()), None
+            )
         elif isinstance(outcome, ReaderError):
             slot.error = outcome
             if isinstance(outcome, DeviceLost) and slot.reading is not None:
-                device = self._stale(key, slot)
-                if (tracker := self._tracker(device)) is not None:
-                    tracker.observe_failure(device.id, self._clock())
+                lost = self._stale(key, slot)
+                self._ask_tracker(lost, lambda tracker: tracker.observe_failure(lost.id, self._clock()), None)
             self._tally.errors[outcome.reason] += 1
 
     def _remember(self, reading: Reading) -> Reading:
@@ -311,8 +313,20 @@ class Runner:
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
     def _with_health(self, device: Device, problems: Sequence[Health]) -> Device:
-        tracker = self._tracker(device)
-        return device if tracker is None else tracker.decide(device, problems, self._clock())
+        return self._ask_tracker(
+            device, lambda tracker: tracker.decide(device, problems, self._clock()), device
+        )
+
+    def _ask_tracker(self, device: Device, ask: "Callable[[HealthTracker], T]", otherwise: T) -> T:
+        """`otherwise` without a tracker, and while the agent is out of file descriptors: the tracker and the
+        table of codes are imported when they are first needed. It is asked again with the next reading."""
+        try:
+            tracker = self._tracker(device)
+            return otherwise if tracker is None else ask(tracker)
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            return otherwise
 
     def _tracker(self, device: Device) -> "HealthTracker | None":
         """None: no device had a problem or an error yet."""
@@ -416,7 +430,7 @@ class ErrorDates:
             return device
         return replace(device, ecc=ecc, retired_pages=pages, errors=errors)
 
-    def _fill_in(self, error: T, counter: Hashable, read_at: float | None) -> T:
+    def _fill_in(self, error: Count, counter: Hashable, read_at: float | None) -> Count:
         grew_at = self._growth.last(counter, error.count, read_at)
         if error.last_seen is not None or grew_at is None:
             return error
