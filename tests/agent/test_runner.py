@@ -399,7 +399,7 @@ def test_without_file_descriptors_for_an_import_the_health_is_decided_later(
 
     with monkeypatch.context() as exhausted:
         exhausted.setattr(HealthTracker, "__init__", no_descriptors)
-        assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": STALE}
+        assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}
     assert run.one_pass().devices[1].health.since is not None
 
 

@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_also_where_a_call_hangs(environment: dict[str, str]
 
 
 def test_what_a_command_fails_by_is_not_taken_for_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "elsewhere")
 
     monkeypatch.setattr(files, "_print_or_copy", fail)
