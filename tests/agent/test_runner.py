@@ -390,15 +390,14 @@ def test_a_pass_without_a_thread_is_reported_and_the_next_one_tries_again(
 def test_without_file_descriptors_for_an_import_the_health_is_decided_later(
     opened: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = opened("0", "1")
-    run.one_pass()
-    run.reader.errors["1"] = DeviceLost("GPU is lost")
-
     def no_descriptors(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
+    run = opened("0", "1")
     with monkeypatch.context() as exhausted:
         exhausted.setattr(HealthTracker, "__init__", no_descriptors)
+        assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": FRESH}
+        run.reader.errors["1"] = DeviceLost("GPU is lost")
         assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}
     assert run.one_pass().devices[1].health.since is not None
 
