@@ -166,8 +166,8 @@ class AgentCoverage:
         `clock` returns seconds since the epoch."""
         self._seconds = seconds
         self._clock = clock
-        self._until: dict[str, float] = {}  # by node, in the order of the last reading
-        self._seconds_of: dict[str, float] = {}  # of the nodes in `_until`
+        # By node, in the order of the last reading: the end of its coverage, and the seconds of each reading.
+        self._until: dict[str, tuple[float, float]] = {}
 
     def update(self, update: NodeUpdate) -> None:
         if update.source is not SourceKind.AGENTS:
@@ -180,14 +180,13 @@ class AgentCoverage:
                 )
                 self._cover(update.node, update.taken_at, covered_seconds)
         elif isinstance(update, NodeValues):
-            if self._until.pop(update.node, None) is not None:
-                self._cover(update.node, update.taken_at, self._seconds_of[update.node])
+            if (covered := self._until.pop(update.node, None)) is not None:
+                self._cover(update.node, update.taken_at, covered[1])
         elif isinstance(update, NodeFailure) and update.incompatible:
             self._until.pop(update.node, None)
 
     def _cover(self, node: str, taken_at: float, seconds: float) -> None:
-        self._until[node] = taken_at + seconds
-        self._seconds_of[node] = seconds
+        self._until[node] = taken_at + seconds, seconds
         self._expire(next(iter(self._until)))  # drops removed nodes over time
 
     def __call__(self, node: str) -> bool:
@@ -195,8 +194,8 @@ class AgentCoverage:
         return node in self._until
 
     def _expire(self, node: str) -> None:
-        if node in self._until and self._clock() >= self._until[node]:
-            del self._until[node], self._seconds_of[node]
+        if node in self._until and self._clock() >= self._until[node][0]:
+            del self._until[node]
 
 
 # --- Sources ----------------------------------------------------------------------

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from aiohttp import web
-from tests.fleet.sources.stub_cluster import StubCluster
+from tests.fleet.sources.stub_cluster import StubCluster, one_round
 from tests.fleet.sources.test_agents_source import agents_of, document
 
 from accelscope.agent.pages import Pages
-from accelscope.fleet.rows import ClusterView, DeviceRow, NodeUpdate
+from accelscope.fleet.rows import ClusterView, DeviceRow, NodeFailure, NodeUpdate
 from accelscope.fleet.sources.agents import AgentsSource
 from accelscope.fleet.store.fleet_store import FleetStore
 from accelscope.metrics.exposition import Exposition
@@ -149,6 +149,23 @@ async def test_an_invalid_update_is_replaced_by_the_whole_snapshot() -> None:
         await fleet.refresh()
         assert fleet.first_device().temperature_celsius == 45.0
     assert agent.sent == ["whole", "update", "whole"]
+
+
+async def test_an_agent_that_always_sends_updates_is_a_failure_and_not_asked_for_ever() -> None:
+    agent = Agent()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        await agent(request)
+        return web.Response(body=b'{"format":1}', headers={"Content-Type": CONTENT_TYPE})
+
+    cluster = StubCluster()
+    cluster.add_agent("agent-a", "node-a", answer)
+    async with agents_of(cluster) as source:
+        _, updates = await one_round(source)
+    failure = updates["node-a"]
+    assert isinstance(failure, NodeFailure)
+    assert failure.reason == "bad_answer"
+    assert len(agent.sent) == 1
 
 
 async def test_the_whole_snapshot_of_a_node_is_read_for_its_details() -> None:

@@ -216,6 +216,7 @@ NUMBERS = len(json.loads(broken())["numbers"])
         broken(rows=[8, 3]),
         broken(rows=[8, -3, 32]),
         broken(rows=[9, 3, 32]),
+        broken(rows=[0, 10**12, 0], numbers=[]),
         broken(texts=[]),
         broken(texts=["well", None, None] * 8),
         broken(texts=["ok", "x" * 2000, None] * 8),

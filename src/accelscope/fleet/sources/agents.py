@@ -314,6 +314,9 @@ class AgentsSource:
                 self._report_merged(node, pods, responses, refresh_round)
         elif _is_unchanged(responses[0]):
             refresh_round.report(NodeUnchanged(node=node, source=self.kind))
+        elif _is_update(responses[0]) and self._agent(pods[0]).structure is None:
+            text = f"{pods[0].name} sent an update without being asked for one"
+            refresh_round.report(self._failure(node, _AgentFailure(Reason.BAD_ANSWER, text)))
         elif _is_update(responses[0]):
             await self._loop_throttle.turn()
             if not self._report_values(node, pods[0], responses[0], refresh_round):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -417,12 +417,6 @@ _KINDS = ((DeviceRow, DEVICE_NUMBERS), (PodRow, POD_NUMBERS), (ProcessRow, PROCE
 _COLUMNS = tuple(len(names) for _, names in _KINDS)
 
 
-@lru_cache(maxsize=256)
-def _limits_of_update(rows: tuple[int, int, int]) -> npt.NDArray[np.float64]:
-    """Minimum and maximum by number."""
-    return np.hstack([np.tile(_limits_of(*kind), count) for kind, count in zip(_KINDS, rows, strict=True)])
-
-
 def decode_update(
     document: bytes, *, node: str, source: SourceKind, taken_at: float, structure: str
 ) -> NodeValues:
@@ -434,18 +428,18 @@ def decode_update(
     if decoded.format != FORMAT:
         raise BadDocument(f"it has format {decoded.format}; this version reads {FORMAT}")
     ends = list(accumulate(count * columns for count, columns in zip(decoded.rows, _COLUMNS, strict=True)))
-    if min(decoded.rows) < 0 or len(decoded.numbers) != ends[-1]:
+    if min(decoded.rows) < 0 or max(decoded.rows) > _MOST_PROCESSES or len(decoded.numbers) != ends[-1]:
         raise BadDocument("it has another number of values than of rows and columns")
     healths = decoded.texts[:: len(DEVICE_TEXTS)]
     if len(decoded.texts) != decoded.rows[0] * len(DEVICE_TEXTS) or not _HEALTHS.issuperset(healths):
         raise BadDocument("it has other texts than this version reads")
-    numbers = np.array(decoded.numbers, np.float64)
-    least, most = _limits_of_update(decoded.rows)
-    if ((numbers < least) | (numbers > most)).any():
-        raise BadDocument("a value is out of range")
-    devices, containers, processes = (
-        part.reshape(-1, columns) for part, columns in zip(np.split(numbers, ends[:2]), _COLUMNS, strict=True)
-    )
+    numbers = np.split(np.array(decoded.numbers, np.float64), ends[:2])
+    parts = [part.reshape(-1, columns) for part, columns in zip(numbers, _COLUMNS, strict=True)]
+    for part, kind in zip(parts, _KINDS, strict=True):
+        least, most = _limits_of(*kind)
+        if ((part < least) | (part > most)).any():
+            raise BadDocument("a value is out of range")
+    devices, containers, processes = parts
     return NodeValues(
         node=node,
         source=source,
