@@ -11,7 +11,17 @@ from tests.no_threads import no_threads
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 from accelscope.agent.runner import Deadlines, Result, Runner
-from accelscope.model import Device, EccCount, ErrorCount, HealthState, Process, Reading, Rejection, Vendor
+from accelscope.model import (
+    Device,
+    EccCount,
+    ErrorCount,
+    Health,
+    HealthState,
+    Process,
+    Reading,
+    Rejection,
+    Vendor,
+)
 from accelscope.vendors.common.contract import DeviceLost, DriverAbsent, ReaderError, Survey
 from accelscope.vendors.common.health import HealthTracker
 
@@ -45,6 +55,7 @@ class ScriptedReader:
         self.closed = threading.Event()
         self.seconds = 0.0
         self.memory_errors = 0
+        self.health = Health(HealthState.UNKNOWN)
         self.complete = True
         self.expected = 0
 
@@ -61,6 +72,7 @@ class ScriptedReader:
             id=id_,
             index=int(key),
             power_watts=100.0,
+            health=self.health,
             read_at=self.clock(),
             ecc=(EccCount("uncorrected", False, self.memory_errors),),
             errors=(ErrorCount("xid", "13", 1, 5.0),),
@@ -400,6 +412,20 @@ def test_without_file_descriptors_for_an_import_the_health_is_decided_later(
         run.reader.errors["1"] = DeviceLost("GPU is lost")
         assert states(run.one_pass()) == {"nvidia:GPU-0": FRESH, "nvidia:GPU-1": LOST}
     assert run.one_pass().devices[1].health.since is not None
+
+
+def test_a_device_with_errors_is_unknown_and_not_ok_until_its_errors_can_be_judged(
+    opened: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptors(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    run = opened("0")
+    run.reader.health = Health(HealthState.OK)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(HealthTracker, "__init__", no_descriptors)
+        [device] = run.one_pass().devices
+        assert (device.health.state, device.health.cause) == (HealthState.UNKNOWN, "exhausted")
 
 
 @pytest.mark.parametrize("hung", ["", "1"])

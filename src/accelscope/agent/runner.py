@@ -10,7 +10,8 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -46,12 +47,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Count = TypeVar("Count", EccCount, ErrorCount)
 
 SURVEY: Final = ""  # key of the call that lists the devices
 _MOST_KNOWN_DEVICES = 1024
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_UNDECIDED = Health(
+    HealthState.UNKNOWN,
+    "exhausted: the agent is out of file descriptors or memory",
+    cause="exhausted",
+    until="condition",
+)
 _INCOMPLETE = ReaderError("incomplete", "the driver's output is incomplete and does not contain this device")
 _PATHS = Paths()
 _LATE = ReaderError("deadline", "not read: other devices used up the time of this pass")
@@ -245,14 +251,12 @@ class Runner:
             slot.reading, slot.error = self._remember(outcome), None
             self._count_rejected(outcome.rejected)
             read = slot.reading
-            self._ask_tracker(
-                read.device, lambda tracker: tracker.observe(read, previous, self._clock()), None
-            )
+            self._observe(read.device, lambda tracker: tracker.observe(read, previous, self._clock()))
         elif isinstance(outcome, ReaderError):
             slot.error = outcome
             if isinstance(outcome, DeviceLost) and slot.reading is not None:
                 lost = self._stale(key, slot)
-                self._ask_tracker(lost, lambda tracker: tracker.observe_failure(lost.id, self._clock()), None)
+                self._observe(lost, lambda tracker: tracker.observe_failure(lost.id, self._clock()))
             self._tally.errors[outcome.reason] += 1
 
     def _remember(self, reading: Reading) -> Reading:
@@ -312,21 +316,19 @@ class Runner:
         devices.sort(key=lambda d: (d.index is None, d.index or 0, d.id))
         return Result(self._state(devices), tuple(devices), tuple(processes))
 
-    def _with_health(self, device: Device, problems: Sequence[Health]) -> Device:
-        return self._ask_tracker(
-            device, lambda tracker: tracker.decide(device, problems, self._clock()), device
-        )
+    # The tracker and the table of codes are imported when they are first needed, which fails while the agent
+    # is out of file descriptors.
 
-    def _ask_tracker(self, device: Device, ask: "Callable[[HealthTracker], T]", otherwise: T) -> T:
-        """`otherwise` without a tracker, and while the agent is out of file descriptors: the tracker and the
-        table of codes are imported when they are first needed. It is asked again with the next reading."""
-        try:
+    def _observe(self, device: Device, observe: "Callable[[HealthTracker], None]") -> None:
+        with _exhaustion_ignored():  # the next reading has the same errors
+            if (tracker := self._tracker(device)) is not None:
+                observe(tracker)
+
+    def _with_health(self, device: Device, problems: Sequence[Health]) -> Device:
+        with _exhaustion_ignored():
             tracker = self._tracker(device)
-            return otherwise if tracker is None else ask(tracker)
-        except OSError as error:
-            if error.errno not in _EXHAUSTED:
-                raise
-            return otherwise
+            return device if tracker is None else tracker.decide(device, problems, self._clock())
+        return device if device.health.state is not HealthState.OK else replace(device, health=_UNDECIDED)
 
     def _tracker(self, device: Device) -> "HealthTracker | None":
         """None: no device had a problem or an error yet."""
@@ -406,6 +408,15 @@ class Runner:
             )
         for line in lines if state.up else ():
             log.warning("%s", line)
+
+
+@contextmanager
+def _exhaustion_ignored() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _EXHAUSTED:
+            raise
 
 
 def _health_text(health: Health) -> str:
