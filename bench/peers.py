@@ -19,7 +19,7 @@ class Peer:
     name: str
     source: Source
     arguments: tuple[str, ...]
-    shows: bytes  # what stands in its page once it has read a device; empty: any page will do
+    shows: bytes  # a part of its page once it has read a device; empty: any page will do
     environment: Mapping[str, str] = field(default_factory=dict)
     on_scrape: bool = False  # it reads when it is scraped, and has no interval
     reads_devices: bool = True  # otherwise it is a yardstick, and no peer

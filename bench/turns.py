@@ -23,7 +23,7 @@ class Exporter:
 
     name: str
     start: Callable[[int], Child]  # with the port that it serves
-    shows: bytes  # what stands in its page once it has read a device
+    shows: bytes  # a part of its page once it has read a device
     ours: bool = False
     reads_devices: bool = True
     on_scrape: bool = False  # so that it has no collections of its own

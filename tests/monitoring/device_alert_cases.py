@@ -224,7 +224,7 @@ def _degraded() -> AlertCase:
 def _reported() -> AlertCase:
     """An error that is not a state of health, and one of an application that is."""
     seen = of_device("accelerator_error_last_seen_timestamp_seconds", kind="xid", code="31")
-    # Of these, nobody has to be informed: removed applications, corrected errors, replays, doorbells.
+    # These need no notification: removed applications, corrected errors, replays, doorbells.
     harmless = [
         of_device("accelerator_error_last_seen_timestamp_seconds", kind=kind, code=code)
         for kind, code in (

@@ -71,7 +71,7 @@ def _cause(given: Series, at: str = "10m", **labels: str) -> RecordCase:
     return RecordCase(series={**INFO, **given}, labels={**identity, **PLACE, **labels}, value=1, at=at)
 
 
-# (name, what tells apart several rules of this name) -> case
+# (name, what distinguishes rules of the same name) -> case
 CASES: dict[tuple[str, str | None], RecordCase] = {
     ("cluster_vendor_model:accelerator_info:count", None): RecordCase(series=_TWO, labels=_MODEL, value=2),
     ("cluster_vendor_model:accelerator_up:sum", None): _sum("accelerator_up", 1, 0),

@@ -36,7 +36,7 @@ RECORDS = [rule for group in RECORDING for rule in group.rules if isinstance(rul
 
 
 def kind(record: Record) -> str | None:
-    """What tells apart several rules of one name."""
+    """What distinguishes rules of the same name."""
     labels = dict(record.labels)
     return labels.get("le") or labels.get("cause") or labels.get("reason") or labels.get("state")
 

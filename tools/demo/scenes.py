@@ -56,7 +56,7 @@ SCENES: tuple[Scene, ...] = (
         begin=210, until=330, cluster="berlin", group="h100", first=2, device=1,
         kind="reset", begins="{device} was reset: XID 48 is over", ends="",
     ),
-    # An error of the application: nobody is woken, and the device stays ok.
+    # An error of the application: no page, and the device stays ok.
     Scene(
         begin=20, until=330, cluster="berlin", group="h100", first=4, device=3, code=31,
         kind="xid", begins="{device}: XID 31, an error of the application; the device stays ok", ends="",

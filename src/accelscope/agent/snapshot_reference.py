@@ -131,8 +131,8 @@ Most of a snapshot is the same after each collection: names, ids, versions. The 
 structure of its last snapshot in `X-AccelScope-Structure` (`none` at first), and the response has the
 current name in the same header. If both are equal, the body is not the snapshot but
 `application/vnd.accelscope.update+json`: the numbers and the health of devices, containers and processes in
-a fixed order, a twentieth of the size. Its form may change with any version of the agent; other clients
-leave out the header.
+a fixed order, a twentieth of the uncompressed size. Its form may change with any version of the agent;
+other clients leave out the header.
 
 An agent keeps responding when drivers fail: devices that cannot be read are `stale`, and the age of the
 document grows if collections do not finish.

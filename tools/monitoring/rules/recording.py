@@ -113,8 +113,8 @@ DEVICES = Group(
 
 
 def _codes_of_applications() -> str:
-    """Codes that do not affect the health, and after which the application is to be debugged or restarted. Of
-    the others, such as corrected memory errors, nobody has to be informed: they are on the dashboards."""
+    """Codes that do not affect the health, and after which the application is to be debugged or restarted.
+    The others, such as corrected memory errors, need no notification: they are on the dashboards."""
     modules = [
         import_module(f"{vendor.package}.{vendor.error_codes}")
         for vendor in declarations().values()
